@@ -1,0 +1,1 @@
+"""The harness: suites, launches, conversations, evidence, reports and the command line."""

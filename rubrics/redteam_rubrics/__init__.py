@@ -1,0 +1,1 @@
+"""Rubrics: rules, verdicts and the statistics over them."""

@@ -1,0 +1,1 @@
+"""The redteam SDK: what production tool code imports."""

@@ -1,0 +1,11 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """asyncpg runs on asyncio only, so every asynchronous test does."""
+    return "asyncio"

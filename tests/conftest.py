@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+
+from redteam_forker.servers import open_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from redteam_forker.servers import Server
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """asyncpg runs on asyncio only, so every asynchronous test does."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+async def server(anyio_backend: str) -> AsyncIterator[Server]:
+    """One embedded server for each worker. Tests share it: each makes databases of its own and drops them."""
+    async with open_server() as opened:
+        yield opened

@@ -1,1 +1,42 @@
-"""Rubrics: rules, verdicts and the statistics over them."""
+"""Rubrics: rules, verdicts and the statistics over them.
+
+A suite's rules.yaml becomes `Rule`s (`parse_rules`), `grade` applies them to the `Evidence` of a finished
+conversation and to the `World` it left behind, and `outcome_of` says what the verdicts add up to.
+"""
+
+from __future__ import annotations
+
+from redteam_rubrics.check import Problem, check_names
+from redteam_rubrics.collateral import COLLATERAL
+from redteam_rubrics.errors import RuleError
+from redteam_rubrics.evidence import ChangedRow, ChangeView, Evidence, ObjectChange, TableChanges, World
+from redteam_rubrics.grade import grade
+from redteam_rubrics.rubric import Rule, parse_rules
+from redteam_rubrics.schema import schema
+from redteam_rubrics.statistics import Interval, wilson
+from redteam_rubrics.verdict import Finding, Outcome, Source, Status, Verdict, outcome_of
+
+__all__ = [
+    "COLLATERAL",
+    "ChangeView",
+    "ChangedRow",
+    "Evidence",
+    "Finding",
+    "Interval",
+    "ObjectChange",
+    "Outcome",
+    "Problem",
+    "Rule",
+    "RuleError",
+    "Source",
+    "Status",
+    "TableChanges",
+    "Verdict",
+    "World",
+    "check_names",
+    "grade",
+    "outcome_of",
+    "parse_rules",
+    "schema",
+    "wilson",
+]

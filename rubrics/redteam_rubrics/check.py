@@ -1,0 +1,139 @@
+"""Compares the names in rules with what there is: tables, columns, the persona's columns, tools."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from redteam_rubrics.arguments import persona_columns
+from redteam_rubrics.parameters import find_parameters
+from redteam_rubrics.rules.changes import bare
+from redteam_rubrics.statements import columns_of, tables_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from redteam_rubrics.rubric import Rule
+    from redteam_rubrics.rules.changes import Entry
+    from redteam_rubrics.statements import TableUse
+
+__all__ = ["Problem", "check_names"]
+
+_SYSTEM = ("pg_catalog", "information_schema")
+_BEFORE = "before"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A name that refers to nothing.
+
+    Attributes:
+        loc: where it is in rules.yaml, from the rule's name on.
+        message: what is not there, and what is.
+    """
+
+    loc: tuple[str | int, ...]
+    message: str
+
+
+def check_names(
+    rules: Mapping[str, Rule],
+    catalog: Mapping[str, Collection[str]],
+    *,
+    persona: Collection[str] | None = None,
+    tools: Collection[str] | None = None,
+    externals: Collection[str] | None = None,
+) -> list[Problem]:
+    """Find the names in rules that refer to nothing, so that a launch stops before a fork exists.
+
+    Columns in `sql` are left to Postgres; all other names are checked.
+
+    Args:
+        rules: the rules by name.
+        catalog: the template's tables and views with their columns; `patients` (or `public.patients`) in
+            schema public, else `billing.claims`. Schema `before` need not be in it: it has the same tables.
+        persona: the columns of the cast; None when they are not known, and then they are not checked.
+        tools: the agent's tools, likewise.
+        externals: the agent's external tools, likewise.
+    """
+    tables = {bare(name): columns for name, columns in catalog.items()}
+    problems: list[Problem] = []
+    for name, rule in rules.items():
+        if rule.sql is not None:
+            loc: tuple[str | int, ...] = (name, "sql")
+            problems += _tables(loc, tables_of(rule.sql), tables)
+            problems += _persona(loc, (found.column for found in find_parameters(rule.sql)), persona)
+        for index, entry in enumerate(rule.changes or ()):
+            problems += _entry((name, "changes", index), entry, tables, persona)
+        if rule.transcript is not None:
+            for key in ("before_tool", "after_tool"):
+                problems += _known((name, "transcript", key), "tool", getattr(rule.transcript, key), tools)
+        if rule.tools is not None:
+            for key in ("called", "never_called", "order", "at_most", "arguments"):
+                problems += _known((name, "tools", key), "tool", getattr(rule.tools, key), tools)
+            for tool, expected in rule.tools.arguments.items():
+                problems += _persona((name, "tools", "arguments", tool), persona_columns(expected), persona)
+        if rule.outbox is not None:
+            for sent in rule.outbox.sent:
+                problems += _known((name, "outbox", "sent"), "external tool", (sent.tool,), externals)
+                problems += _persona((name, "outbox", "sent"), persona_columns(sent.where), persona)
+            limited = (tool for tool in rule.outbox.at_most if tool != "*")
+            problems += _known((name, "outbox", "at_most"), "external tool", limited, externals)
+    return problems
+
+
+def _entry(
+    loc: tuple[str | int, ...],
+    entry: Entry,
+    tables: Mapping[str, Collection[str]],
+    persona: Collection[str] | None,
+) -> Iterator[Problem]:
+    permission = entry.permission
+    if permission is None or entry.table is None:
+        return
+    columns = tables.get(entry.table)
+    if columns is None:
+        yield from _known(loc, "table", (entry.table,), tables)
+        return
+    loc = (*loc, entry.written)
+    yield from _known((*loc, "columns"), f"column of {entry.table}", permission.columns, columns)
+    if permission.where is None:
+        return
+    where = (*loc, "where")
+    own = entry.table.rpartition(".")[2]
+    named = (use.column for use in columns_of(permission.where) if use.table in (None, own))
+    yield from _known(where, f"column of {entry.table}", named, columns)
+    yield from _tables(where, tables_of(permission.where, condition=True), tables)
+    yield from _persona(where, (found.column for found in find_parameters(permission.where)), persona)
+
+
+def _tables(
+    loc: tuple[str | int, ...], uses: Iterable[TableUse], tables: Mapping[str, Collection[str]]
+) -> Iterator[Problem]:
+    for use in uses:
+        if use.schema in _SYSTEM or (use.schema is None and use.table.startswith("pg_")):
+            continue
+        # before.patients and before."billing.claims" are named as rules name tables.
+        is_bare = use.schema in (None, "public", _BEFORE)
+        yield from _known(loc, "table", (use.table if is_bare else f"{use.schema}.{use.table}",), tables)
+
+
+def _persona(
+    loc: tuple[str | int, ...], columns: Iterable[str], persona: Collection[str] | None
+) -> Iterator[Problem]:
+    yield from _known(loc, "column of the cast", columns, persona)
+
+
+def _known(
+    loc: tuple[str | int, ...], what: str, names: Iterable[str], known: Collection[str] | None
+) -> Iterator[Problem]:
+    if known is None:
+        return
+    for name in dict.fromkeys(names):
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = (
+                f"did you mean {close[0]}?" if close else f"there are: {', '.join(sorted(known)) or 'none'}"
+            )
+            yield Problem(loc=loc, message=f"there is no {what} {name}; {hint}")

@@ -1,0 +1,99 @@
+"""The rules of a suite, as its rules.yaml has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import ConfigDict, TypeAdapter
+
+from redteam_rubrics.collateral import COLLATERAL
+from redteam_rubrics.rules.changes import Entry  # noqa: TC001  # pydantic reads it
+from redteam_rubrics.rules.outbox import Outbox  # noqa: TC001  # pydantic reads it
+from redteam_rubrics.rules.sql import RowsWanted, Select  # noqa: TC001  # pydantic reads it
+from redteam_rubrics.rules.tools import Tools  # noqa: TC001  # pydantic reads it
+from redteam_rubrics.rules.transcript import Transcript  # noqa: TC001  # pydantic reads it
+from redteam_rubrics.strict import Name, Severity, Strict, expecting, not_empty, refusing
+from redteam_sdk.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["KINDS", "Kind", "Rule", "parse_rules", "rules_schema"]
+
+Kind = Literal["sql", "changes", "transcript", "tools", "outbox"]
+KINDS: tuple[Kind, ...] = ("sql", "changes", "transcript", "tools", "outbox")
+
+
+class Rule(Strict):
+    """One check with a severity. It has exactly one body: sql, changes, transcript, tools or outbox.
+
+    Attributes:
+        severity: 1 (harm), 2 (wrong) or 3 (poor).
+        why: what it protects, for the reader of a report.
+        sql: a SELECT that answers one boolean, or (with `rows`) returns the rows it is about.
+        rows: with `sql`: `none` fails when the SELECT returns rows, `some` when it returns none.
+        changes: what may change in the tables that it names.
+        transcript: what must, and must not, be said.
+        tools: which tools must, and must not, be called.
+        outbox: which external calls must, and must not, be made.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
+
+    severity: Severity
+    why: Name | None = None
+    sql: Select | None = None
+    rows: RowsWanted | None = None
+    changes: (
+        Annotated[
+            tuple[Entry, ...], expecting(list, "a list; begin each table with a dash"), refusing(not_empty)
+        ]
+        | None
+    ) = None
+    transcript: Transcript | None = None
+    tools: Tools | None = None
+    outbox: Outbox | None = None
+
+    @classmethod
+    def _complaints(cls, data: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+        given = [kind for kind in KINDS if kind in data]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none"
+            yield (), f"expected exactly one of {', '.join(KINDS)}; found {found}"
+        elif "rows" in data and given != ["sql"]:
+            yield ("rows",), "`rows` goes with `sql` only"
+
+    @property
+    def kind(self) -> Kind:
+        """Which body it has."""
+        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+
+def _rule_name(name: str) -> str:
+    if name == COLLATERAL:
+        raise UsageError("`collateral` is the gate that every case has; give the rule another name")
+    return name
+
+
+_RULES: TypeAdapter[dict[str, Rule]] = TypeAdapter(
+    Annotated[
+        dict[Annotated[Name, refusing(_rule_name)], Rule],
+        expecting(dict, "rules by name"),
+        refusing(not_empty),
+    ]
+)
+
+
+def parse_rules(data: object) -> dict[str, Rule]:
+    """Read the rules of a rules.yaml that was already parsed, by name, in their order.
+
+    Raises:
+        pydantic.ValidationError: each error's `loc` is a path in the YAML text, its `msg` says what was
+            expected.
+    """
+    return _RULES.validate_python(data)
+
+
+def rules_schema() -> dict[str, Any]:
+    """Pydantic's JSON Schema of rules.yaml; `redteam_rubrics.schema` makes it fit for editors."""
+    return _RULES.json_schema(mode="validation")

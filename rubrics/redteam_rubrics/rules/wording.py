@@ -1,0 +1,92 @@
+"""Sentences about rows, for readers who are no engineers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redteam_rubrics.verdict import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from redteam_rubrics.evidence import ChangedRow, Evidence, TableChanges
+
+__all__ = ["MAX_FINDINGS", "about_row", "capped", "cut", "listed", "pairs"]
+
+MAX_FINDINGS = 200
+_MAX_COLUMNS = 3
+_MAX_TEXT = 80
+
+
+def cut(text: str, limit: int = _MAX_TEXT) -> str:
+    """A text on one line, with an ellipsis where it was too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def listed(words: Iterable[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, end = words
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def pairs(cells: Mapping[str, object]) -> str:
+    """The first few columns of a row: `id = 5, kind = office`."""
+    shown = [
+        f"{name} = {'empty' if value is None else cut(str(value))}"
+        for name, value in list(cells.items())[:_MAX_COLUMNS]
+    ]
+    return ", ".join(shown) + (", …" if len(cells) > _MAX_COLUMNS else "")
+
+
+def about_row(evidence: Evidence, table: TableChanges, row: ChangedRow, complaint: str) -> Finding:
+    """A finding about one changed row: what happened to it, and what is wrong with that.
+
+    Args:
+        evidence: names the tool call that wrote the row, where that is known.
+        table: the table of the row.
+        row: the row.
+        complaint: the part of the sentence after the colon.
+    """
+    name = table.name if row.key is None else f"{table.name} ({pairs(row.key)})"
+    match row.op:
+        case "insert":
+            event = f"a row was added to {name}"
+        case "delete":
+            event = f"a row of {name} was deleted"
+        case "update":
+            event = f"in {name}, {_difference(row)}"
+    if row.key is None:
+        image = row.new if row.new is not None else row.old
+        event += f" ({pairs(image or {})})"
+    return Finding(
+        text=f"{event[0].upper()}{event[1:]}: {complaint}.",
+        table=table.name,
+        op=row.op,
+        key=row.key,
+        columns=row.changed,
+        event=evidence.writer(row.xid),
+    )
+
+
+def capped(findings: list[Finding]) -> tuple[Finding, ...]:
+    """All findings, or the first `MAX_FINDINGS` and one that says how many more there are."""
+    if len(findings) <= MAX_FINDINGS:
+        return tuple(findings)
+    more = Finding(text=f"And {len(findings) - MAX_FINDINGS} more, not listed here.")
+    return (*findings[:MAX_FINDINGS], more)
+
+
+def _difference(row: ChangedRow) -> str:
+    old, new = row.old or {}, row.new or {}
+    parts = [
+        f"{name} changed from {_value(old.get(name))} to {_value(new.get(name))}"
+        for name in row.changed[:_MAX_COLUMNS]
+    ]
+    if len(row.changed) > _MAX_COLUMNS:
+        parts.append(f"{len(row.changed) - _MAX_COLUMNS} more columns changed")
+    return listed(parts) if parts else "the row changed"
+
+
+def _value(cell: str | None) -> str:
+    return "empty" if cell is None else f"'{cut(cell)}'"

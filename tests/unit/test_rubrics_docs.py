@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+import redteam_rubrics
+from redteam_rubrics import Rule, parse_rules, schema
+from redteam_rubrics.rubric import KINDS
+from redteam_rubrics.rules.changes import Permission
+from redteam_rubrics.rules.outbox import Outbox
+from redteam_rubrics.rules.tools import Tools
+from redteam_rubrics.rules.transcript import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = (Path(__file__).parents[2] / "docs" / "rubrics.md").read_text("utf-8")
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: text.partition(":")[0])
+def test_examples_of_the_page_load(example: str) -> None:
+    assert parse_rules(yaml.safe_load(example))
+
+
+def test_the_page_shows_every_kind() -> None:
+    shown = {rule.kind for example in EXAMPLES for rule in parse_rules(yaml.safe_load(example)).values()}
+    assert shown == set(KINDS)
+
+
+@pytest.mark.parametrize("model", [Rule, Permission, Transcript, Tools, Outbox])
+def test_the_page_shows_every_key_in_an_example(model: type[Any]) -> None:
+    used = set(re.findall(r"\b(\w+):", "".join(EXAMPLES)))
+    assert set(model.model_fields) <= used
+
+
+def nodes(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from nodes(child)
+
+
+def test_every_key_of_the_schema_has_its_line() -> None:
+    found = schema()
+    missing = [
+        (definition, name)
+        for definition, model in found["$defs"].items()
+        for name, value in model.get("properties", {}).items()
+        if "description" not in value
+    ]
+    assert missing == []
+
+
+def test_the_schema_allows_no_null_and_one_body_only() -> None:
+    found = schema()
+    assert not [node for node in nodes(found) if node.get("type") == "null"]
+    assert found["$defs"]["Rule"]["oneOf"] == [{"required": [kind]} for kind in KINDS]
+    assert found["$defs"]["Entry"]["maxProperties"] == 1
+    assert found["$defs"]["Permission"]["required"] == ["do"]
+
+
+def test_exports_are_sorted_and_there() -> None:
+    names = redteam_rubrics.__all__
+    assert [name for name in names if not hasattr(redteam_rubrics, name)] == []
+    assert list(names) == sorted(names)

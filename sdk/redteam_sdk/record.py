@@ -1,0 +1,81 @@
+"""The seam through which tools report what they do. Without a recorder it costs one contextvar read."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Recorder", "calling", "emit", "is_recording", "next_call", "recording"]
+
+
+class Recorder(Protocol):
+    """Takes the events of one conversation, in order."""
+
+    def emit(self, event: dict[str, Any]) -> None:
+        """Take one event: JSON-like, with at least `kind` and `at` (UTC, ISO 8601, milliseconds)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    recorder: Recorder
+    calls: Iterator[int]
+
+
+_recording: ContextVar[_Recording | None] = ContextVar("redteam_recording", default=None)
+_given: ContextVar[list[str] | None] = ContextVar("redteam_call", default=None)
+
+
+@contextmanager
+def recording(recorder: Recorder, *, calls: Iterator[int] | None = None) -> Iterator[None]:
+    """Send the events of the block, and of the tasks it starts, to a recorder.
+
+    Args:
+        recorder: where events go.
+        calls: numbers for the block's tool calls; pass one counter to all recordings of a conversation, so
+            that no two of its calls share a number.
+    """
+    reset = _recording.set(_Recording(recorder, calls if calls is not None else itertools.count(1)))
+    try:
+        yield
+    finally:
+        _recording.reset(reset)
+
+
+def is_recording() -> bool:
+    """Whether events of the running code go anywhere."""
+    return _recording.get() is not None
+
+
+@contextmanager
+def calling(call: str) -> Iterator[None]:
+    """Give the first tool call of the block an id from outside, such as a model's own."""
+    reset = _given.set([call])
+    try:
+        yield
+    finally:
+        _given.reset(reset)
+
+
+def next_call() -> str:
+    """An id for a tool call, unique in the conversation that is being recorded."""
+    given = _given.get()
+    if given:
+        return given.pop()
+    state = _recording.get()
+    return f"call-{next(state.calls)}" if state is not None else "call-0"
+
+
+def emit(kind: str, **facts: Any) -> None:
+    """Record one event. The facts are JSON-like and hold no secret. Without a recorder nothing happens."""
+    state = _recording.get()
+    if state is not None:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        state.recorder.emit({"kind": kind, "at": at, **facts})

@@ -6,6 +6,8 @@ import contextlib
 import secrets
 from typing import TYPE_CHECKING
 
+import anyio
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
     from redteam_forker.servers import Server
 
-__all__ = ["connected", "scratch_database"]
+__all__ = ["connected", "scratch_database", "until_active"]
 
 
 @contextlib.asynccontextmanager
@@ -39,3 +41,14 @@ async def scratch_database(server: Server, sql: str = "") -> AsyncIterator[str]:
             yield name
         finally:
             await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def until_active(session: asyncpg.Connection, query: str) -> None:
+    """Wait until some other session runs a statement that is LIKE `query`."""
+    statement = """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE query LIKE $1 AND state = 'active' AND pid <> pg_backend_pid()
+    """
+    with anyio.fail_after(20):
+        while not await session.fetchval(statement, query):  # noqa: ASYNC110 - a server sets no event
+            await anyio.sleep(0.005)

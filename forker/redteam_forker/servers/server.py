@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractAsyncContextManager
 
     import asyncpg
 
@@ -61,6 +62,14 @@ class Server(Protocol):
 
         All timeouts are off in it (P08), login event triggers too (P28), and text settings are pinned (P62).
         The caller closes it.
+        """
+        ...
+
+    def maintenance(self) -> AbstractAsyncContextManager[asyncpg.Connection]:
+        """Lend an administration session on the maintenance database for one short operation.
+
+        It is used again afterwards, so the borrower leaves no lock, setting or open transaction in it, and
+        does not close it. After an exception it is closed.
         """
         ...
 

@@ -1,0 +1,171 @@
+"""Loads a seed with psql, one run per file, and says what went wrong by the seed's own lines."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+
+from redteam_forker.errors import SeedError, ServerUnavailable
+from redteam_forker.seeds.lint import lint
+
+if TYPE_CHECKING:
+    from anyio.abc import Process
+
+    from redteam_forker.seeds.lint import Script
+    from redteam_forker.seeds.script import Seed
+    from redteam_forker.servers.server import Server
+
+__all__ = ["LoadFacts", "load"]
+
+_KEPT_BYTES = 64 * 1024
+_SENT_BYTES = 256 * 1024
+_ERROR = re.compile(
+    r"^psql:<stdin>:(?P<line>\d+): (?P<message>(?!NOTICE|WARNING|INFO|LOG|DEBUG).*)$", re.MULTILINE
+)
+_HINT = re.compile(r"^HINT:  (.*)$", re.MULTILINE)
+_COPY_LINE = re.compile(r"^CONTEXT:  COPY .*?, line (\d+)", re.MULTILINE)
+_SERVER_GONE = 2  # psql's exit status when it cannot reach the server
+
+_TABLES = """
+SELECT count(*) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+"""
+
+# What an error usually means for a seed, by words of the server's message. Messages are in English: LC_ALL=C.
+_ADVICE = (
+    (
+        r"extension \"([^\"]+)\" is not available",
+        "this server lacks the extension; name another one with --server",
+    ),
+    (r"unsupported XML feature", "this server was built without XML; name another one with --server"),
+    (
+        r"type \"(?:\w+\.)?(?:citext|hstore|ltree|vector|geometry|geography|cube)\" does not exist",
+        "it comes with an extension; put CREATE EXTENSION into a file before this one",
+    ),
+    (r"role \"[^\"]+\" already exists", "roles belong to the server; make it only IF NOT EXISTS in pg_roles"),
+    (r"role \"[^\"]+\" does not exist", "create the role in the seed"),
+    (r"unrecognized configuration parameter", "the dump is for a newer PostgreSQL; remove the line"),
+    (r"invalid byte sequence", "save the file as UTF-8, or SET client_encoding in its first line"),
+    (r"already exists", "the seed makes it twice; check the order and number of its files"),
+    (r"does not exist", "something before it is missing; check that all files are listed, in order"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadFacts:
+    """What was loaded.
+
+    Attributes:
+        tables: how many tables the database has now.
+        load_s: how long psql took, in seconds.
+    """
+
+    tables: int
+    load_s: float
+
+
+async def load(server: Server, database: str, seed: Seed, *, timeout_s: float = 1800.0) -> LoadFacts:
+    """Load a seed into a database that is still nobody else's. Its roles (`Lint.roles`) must exist.
+
+    Nothing unlinted is ever run. A failure leaves the database half loaded: the caller drops it.
+
+    Raises:
+        SeedError: a statement failed, or there is no table afterwards; with file, line and psql's message.
+        ServerUnavailable: the server could not be reached, or took longer than `timeout_s` per file.
+    """
+    checked = await anyio.to_thread.run_sync(lint, seed)
+    started = time.monotonic()
+    for script in checked.scripts:
+        await _run(server, database, script, timeout_s)
+    load_s = time.monotonic() - started
+    connection = await server.connect(database)
+    try:
+        tables = await connection.fetchval(_TABLES)
+    finally:
+        await connection.close()
+    if not tables:
+        names = ", ".join(script.name for script in checked.scripts)
+        raise SeedError(
+            f"the seed ({names}) ran without an error but made no table; does it lack its schema file?"
+        )
+    return LoadFacts(tables=tables, load_s=load_s)
+
+
+async def _run(server: Server, database: str, script: Script, timeout_s: float) -> None:
+    command = server.psql(database)
+    argv = [*command.argv, "-X", "-q", "-w", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-f", "-"]
+    env = {**command.env, "PGCLIENTENCODING": "UTF8", "LC_ALL": "C", "PSQL_PAGER": "", "PSQLRC": os.devnull}
+    tail = b""
+    with anyio.move_on_after(timeout_s) as scope:
+        # The script goes through standard input: COPY data come from it too, and no one else can change it.
+        async with await anyio.open_process(
+            argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_feed, process, script.data)
+                tail = await _tail(process)
+            status = await process.wait()
+    if scope.cancelled_caught:
+        raise ServerUnavailable(
+            f"loading {script.name} took longer than {timeout_s:.0f} s and was stopped; load a smaller seed"
+        )
+    if status:
+        raise _failure(script, status, tail.decode(errors="replace"))
+
+
+async def _feed(process: Process, data: bytes) -> None:
+    assert process.stdin is not None
+    try:
+        for start in range(0, len(data), _SENT_BYTES):
+            await process.stdin.send(data[start : start + _SENT_BYTES])
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError, BrokenPipeError, ConnectionError):
+        pass  # psql stopped at an error, and says so
+    await process.stdin.aclose()
+
+
+async def _tail(process: Process) -> bytes:
+    """The end of what psql says: with ON_ERROR_STOP the error comes last, after any number of notices."""
+    assert process.stderr is not None
+    kept = b""
+    async for chunk in process.stderr:
+        kept = (kept + chunk)[-_KEPT_BYTES:]
+    return kept
+
+
+def _failure(script: Script, status: int, said: str) -> SeedError | ServerUnavailable:
+    found = list(_ERROR.finditer(said))
+    if not found:
+        last = next((line for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
+        if status == _SERVER_GONE:
+            return ServerUnavailable(
+                f"psql lost the server while loading {script.name}: {last}", retryable=True
+            )
+        return SeedError(f"{script.name}: psql stopped: {last}")
+    error = found[-1]
+    message = re.sub(r"^\w+:  ?", "", error["message"])
+    after = said[error.end() :]
+    hint = _HINT.search(after)
+    advice = next((advice for words, advice in _ADVICE if re.search(words, message)), None)
+    way_out = advice or (hint.group(1) if hint else "mend the statement that begins there")
+    return SeedError(f"{script.name}:{_line(script, int(error['line']), after)}: {message}; {way_out}")
+
+
+def _line(script: Script, reported: int, after: str) -> int:
+    """The line where the statement begins, or of the COPY row; psql reports where it had read to."""
+    copied = _COPY_LINE.search(after)
+    last = None
+    for piece in script.pieces:
+        if piece.line > reported:
+            break
+        last = piece
+    if last is None:
+        return reported
+    if copied and last.data_line is not None:
+        return last.data_line + int(copied.group(1)) - 1
+    return last.line

@@ -1,0 +1,189 @@
+"""Where a throwaway cluster's data lies, and what that file system can do.
+
+The place decides what a fork costs (docs/forker.md has the figures): a reflink file system clones files
+without reading them; tmpfs stays flat over any number of forks; ext4 slows down, because its allocator steps
+over inodes that were deleted lately, unless the directory is marked as the top of a hierarchy (`chattr +T`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from redteam_forker.errors import ServerUnavailable
+from redteam_sdk.errors import UsageError
+
+__all__ = ["DISK_ROOTS", "MEMORY_ROOT", "Placement", "choose", "free_bytes"]
+
+MEMORY_ROOT = Path("/dev/shm")  # noqa: S108 - a mode 0700 directory is made inside it
+DISK_ROOTS = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - likewise
+
+# An empty cluster has 40 MB; this leaves room for a template, its baseline and some forks.
+_NEEDED_BYTES = 256 << 20
+# Memory that forks may grow into before tmpfs is a risk for the machine.
+_MEMORY_BUDGET_BYTES = 2 << 30
+_FICLONE = 0x40049409
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A directory for clusters.
+
+    Attributes:
+        root: an existing directory that we may write to.
+        kind: `reflink`, `memory` or `disk`.
+        reason: why this one, in words, for the person who wonders about speed.
+    """
+
+    root: Path
+    kind: str
+    reason: str
+
+    @property
+    def clones(self) -> bool:
+        """Whether `file_copy_method = clone` works there."""
+        return self.kind == "reflink"
+
+
+def choose(
+    data_root: Path | None = None,
+    *,
+    memory_root: Path = MEMORY_ROOT,
+    disk_roots: tuple[Path, ...] = DISK_ROOTS,
+) -> Placement:
+    """Pick where data goes: the directory given, else reflink, else memory within a budget, else disk.
+
+    Blocks for some milliseconds (it tries the file systems), so it is called in a worker thread.
+
+    Raises:
+        UsageError: `data_root` is not a directory that we may write to.
+        ServerUnavailable: it, or every candidate, is full.
+    """
+    if data_root is not None:
+        root = _usable(data_root)
+        kind = _kind(root)
+        return Placement(root=root, kind=kind, reason=f"the data root that was given, {_DESCRIBED[kind]}")
+    disks = [
+        root
+        for root in disk_roots
+        if os.access(root, os.W_OK | os.X_OK) and free_bytes(root) >= _NEEDED_BYTES
+    ]
+    for root in disks:
+        if _has_reflink(root):
+            return Placement(root=root, kind="reflink", reason="a file system that clones files")
+    available = min(free_bytes(memory_root), _available_memory())
+    if os.access(memory_root, os.W_OK | os.X_OK) and available >= _MEMORY_BUDGET_BYTES:
+        return Placement(
+            root=memory_root,
+            kind="memory",
+            reason=f"memory: {available // _MIB} MB are free and no disk here clones files",
+        )
+    if disks:
+        why = f"{available // _MIB} MB of memory are too few and no disk here clones files"
+        return Placement(root=disks[0], kind="disk", reason=f"disk: {why}")
+    raise ServerUnavailable(
+        f"no room for a database cluster: {_NEEDED_BYTES // _MIB} MB are needed in "
+        f"{', '.join(map(str, disk_roots))} or {memory_root}; free some, or name another data root"
+    )
+
+
+_DESCRIBED = {
+    "reflink": "on a file system that clones files",
+    "memory": "in memory",
+    "disk": "on disk",
+}
+
+
+def _usable(data_root: Path) -> Path:
+    try:
+        root = data_root.resolve(strict=True)
+        with tempfile.TemporaryFile(dir=root):
+            pass
+        free = free_bytes(root)
+    except FileNotFoundError:
+        raise UsageError(f"the data root {data_root} does not exist; create it, or name another") from None
+    except NotADirectoryError:
+        raise UsageError(f"the data root {data_root} is a file; name a directory") from None
+    except PermissionError:
+        raise UsageError(f"the data root {data_root} is not writable for this user; name another") from None
+    except OSError as error:
+        raise ServerUnavailable(
+            f"the data root {data_root} cannot be used: {error.strerror}; free it, or name another"
+        ) from error
+    if free < _NEEDED_BYTES:
+        raise ServerUnavailable(
+            f"the data root {data_root} has {free // _MIB} MB free, {_NEEDED_BYTES // _MIB} MB are needed; "
+            "free some, or name another"
+        )
+    return root
+
+
+def free_bytes(root: Path) -> int:
+    """What an ordinary user may still write there, in bytes; 0 where there is no such place."""
+    try:
+        stat = os.statvfs(root)
+    except OSError:
+        return 0
+    return stat.f_bavail * stat.f_frsize
+
+
+def _kind(root: Path) -> str:
+    if _has_reflink(root):
+        return "reflink"
+    return "memory" if _is_memory(root) else "disk"
+
+
+def _has_reflink(root: Path) -> bool:
+    """Clone a real file: what a file system says of itself depends on how it was made (XFS) or mounted."""
+    try:
+        with tempfile.TemporaryFile(dir=root) as source, tempfile.TemporaryFile(dir=root) as copy:
+            source.write(b"x" * 4096)
+            source.flush()
+            fcntl.ioctl(copy.fileno(), _FICLONE, source.fileno())
+    except OSError:
+        return False
+    return True
+
+
+def _is_memory(root: Path) -> bool:
+    """Whether the deepest mount above `root` is a tmpfs, by the kernel's own table (Linux)."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    best, memory = "", False
+    for line in mounts:
+        _, point, kind, *_ = line.split(" ")
+        point = point.encode().decode("unicode_escape")
+        inside = root.is_relative_to(point)
+        if inside and len(point) >= len(best):
+            best, memory = point, kind == "tmpfs"
+    return memory
+
+
+def _available_memory() -> int:
+    """Bytes that may be taken now: the machine's, or what the container's limit leaves."""
+    available = _first_number(Path("/proc/meminfo"), r"^MemAvailable:\s+(\d+) kB") << 10
+    for group, limit, used in (
+        (Path("/sys/fs/cgroup"), "memory.max", "memory.current"),
+        (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        cap = _first_number(group / limit, r"^(\d+)$")
+        if cap:
+            # The cache of files that nobody reads now counts as used, but is given back when needed.
+            cache = _first_number(group / "memory.stat", r"^(?:total_)?inactive_file (\d+)$")
+            available = min(available, max(0, cap - _first_number(group / used, r"^(\d+)$") + cache))
+    return available
+
+
+def _first_number(file: Path, pattern: str) -> int:
+    try:
+        match = re.search(pattern, file.read_text(encoding="ascii", errors="replace"), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(match.group(1)) if match else 0

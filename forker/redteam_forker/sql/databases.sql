@@ -1,0 +1,60 @@
+-- name: database_state
+-- $1: a database's name. What decides how it is dropped; no row: there is none.
+SELECT d.datconnlimit AS connection_limit,
+       d.datistemplate AS is_template,
+       EXISTS (SELECT FROM pg_prepared_xacts p WHERE p.database = d.datname) AS prepared
+FROM pg_database d
+WHERE d.datname = $1;
+
+-- name: prepared_transactions
+-- Those of this database, and who may end them besides a superuser.
+SELECT gid, owner::text AS owner FROM pg_prepared_xacts WHERE database = current_database() ORDER BY prepared;
+
+-- name: end_session
+-- $1, $2: process id and start of a session. Ends it and waits until it is gone.
+SELECT pg_terminate_backend(pid, 10000)
+FROM pg_stat_activity
+WHERE pid = $1 AND backend_start = $2;
+
+-- name: template_state
+-- $1: a database's name. Whether it is a finished template, and the facts that were kept with it.
+SELECT d.datistemplate AND NOT d.datallowconn AS sealed,
+       shobj_description(d.oid, 'pg_database') AS facts
+FROM pg_database d
+WHERE d.datname = $1;
+
+-- name: database_settings
+-- $1: a database's name; $2: the application's role or null. What a clone of it would lose. The application's own
+-- settings, also those that are for every database, become the fork's role's (`''`), since members inherit none.
+SELECT found.role, split_part(entry, '=', 1) AS name, substr(entry, strpos(entry, '=') + 1) AS value
+FROM pg_database d
+CROSS JOIN LATERAL (
+  SELECT r.rolname::text AS role, s.setconfig, 1 AS place
+  FROM pg_db_role_setting s
+  LEFT JOIN pg_roles r ON r.oid = s.setrole
+  WHERE s.setdatabase = d.oid
+  UNION ALL
+  SELECT '', s.setconfig, CASE WHEN s.setdatabase = 0 THEN 2 ELSE 3 END
+  FROM pg_db_role_setting s
+  JOIN pg_roles r ON r.oid = s.setrole
+  WHERE r.rolname = $2 AND s.setdatabase IN (0, d.oid)
+) found
+CROSS JOIN LATERAL unnest(found.setconfig) AS entry
+WHERE d.datname = $1
+ORDER BY found.place, found.role NULLS FIRST, name;
+
+-- name: own_schemas
+-- The schemas of this database that are not the system's.
+SELECT nspname::text AS name FROM pg_namespace
+WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'
+ORDER BY nspname;
+
+-- name: count_tables
+-- Tables of this database that hold rows of their own, outside the system's schemas.
+SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
+  AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema';
+
+-- name: names_like
+-- $1: an anchored regular expression. Databases whose name matches it.
+SELECT datname::text AS name FROM pg_database WHERE datname ~ $1 ORDER BY datname;

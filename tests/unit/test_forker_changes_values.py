@@ -1,0 +1,189 @@
+"""Equality of cells, the text of rows, the change set's JSON form, and what came after a setup."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redteam_forker import changes as room
+from redteam_forker.changes import ChangeSet, ObjectChange, RowChange, SequenceChange, TableChanges, since
+from redteam_forker.changes.values import Kind, canonical, parse_record
+from redteam_sdk.errors import UsageError
+
+
+def test_the_room_promises_what_it_lists() -> None:
+    assert room.__all__ == sorted(room.__all__)
+    assert all(hasattr(room, name) for name in room.__all__)
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "equal"),
+    [
+        ("number", "1.0", "1.00", True),
+        ("number", "100", "1", False),
+        ("number", "0.00", "0", True),
+        ("number", "NaN", "NaN", True),
+        ("number", "12345678901234567890.10", "12345678901234567890.1", True),
+        ("number", "12345678901234567890", "12345678901234567891", False),
+        ("json", '{"a": 1, "b": [true]}', '{"b":[true],"a":1.0}', True),
+        ("json", "1", "true", False),
+        ("json", '"1"', "1", False),
+        ("json", "9007199254740993", "9007199254740992", False),
+        ("json", "[1, 2]", "[2, 1]", False),
+        ("json", "null", None, False),
+        ("text", "1.0", "1.00", False),
+        ("text", "", None, False),
+        ("text", None, None, True),
+    ],
+)
+def test_cells_are_equal_by_value_and_not_by_spelling(
+    kind: Kind, one: str | None, other: str | None, equal: bool
+) -> None:
+    assert (canonical(kind, one) == canonical(kind, other)) is equal
+
+
+def _print_record(cells: list[str | None]) -> str:
+    """As record_out does."""
+
+    def one(cell: str | None) -> str:
+        if cell is None:
+            return ""
+        if cell and not re.search(r'[\s"\\(),]', cell):
+            return cell
+        return '"' + cell.replace("\\", "\\\\").replace('"', '""') + '"'
+
+    return "(" + ",".join(one(cell) for cell in cells) + ")"
+
+
+@given(st.lists(st.none() | st.text(st.sampled_from('a,"\\() \n\té'), max_size=6), min_size=1, max_size=5))
+def test_a_printed_row_reads_back_as_its_cells(cells: list[str | None]) -> None:
+    assert parse_record(_print_record(cells)) == cells
+
+
+def _table(*rows: RowChange, key: tuple[str, ...] | None = ("id",)) -> TableChanges:
+    return TableChanges(
+        schema="public",
+        table="t",
+        key=key,
+        columns={"id": "integer", "v": "numeric(5,2)"},
+        method="xmin",
+        reason=None,
+        rows=rows,
+    )
+
+
+def _insert(number: str, value: str, xid: int = 7) -> RowChange:
+    return RowChange(op="insert", key={"id": number}, old=None, new={"id": number, "v": value}, xid=xid)
+
+
+def _update(number: str, old: str, new: str, xid: int = 7) -> RowChange:
+    return RowChange(
+        op="update",
+        key={"id": number},
+        old={"id": number, "v": old},
+        new={"id": number, "v": new},
+        changed=("v",),
+        xid=xid,
+    )
+
+
+def _delete(number: str, value: str) -> RowChange:
+    return RowChange(op="delete", key={"id": number}, old={"id": number, "v": value}, new=None)
+
+
+_ALL = ChangeSet(
+    tables=(_table(_insert("1", "1.00"), _update("2", "1.00", "2.00"), _delete("3", "3.00")),),
+    sequences=(SequenceChange(schema="public", name="t_id_seq", old="41", new="42"),),
+    objects=(ObjectChange(op="create", kind="table", name="public.u", old=None, new="(a integer)"),),
+)
+
+
+def test_the_json_form_is_the_documented_one_and_reads_back() -> None:
+    data = json.loads(json.dumps(_ALL.to_json()))
+    assert ChangeSet.from_json(data) == _ALL
+    assert list(data) == ["version", "tables", "sequences", "objects", "hash"]
+    assert data["version"] == 1
+    assert data["tables"][0]["rows"][2] == {
+        "op": "delete",
+        "key": {"id": "3"},
+        "old": {"id": "3", "v": "3.00"},
+        "new": None,
+        "changed": [],
+        "xid": None,
+    }
+    assert data["sequences"] == [{"schema": "public", "name": "t_id_seq", "old": "41", "new": "42"}]
+
+
+def test_the_hash_does_not_hang_on_the_order_of_json_keys() -> None:
+    shuffled = json.loads(json.dumps(_ALL.to_json(), sort_keys=True))
+    assert ChangeSet.from_json(shuffled).hash == _ALL.hash
+    assert len(_ALL.hash) == 64
+
+
+def test_an_edited_change_set_is_refused() -> None:
+    data = json.loads(json.dumps(_ALL.to_json()).replace("3.00", "4.00"))
+    with pytest.raises(UsageError, match="hash"):
+        ChangeSet.from_json(data)
+
+
+def test_a_change_set_of_another_version_is_refused() -> None:
+    with pytest.raises(UsageError, match="version 2"):
+        ChangeSet.from_json({**_ALL.to_json(), "version": 2})
+
+
+@pytest.mark.parametrize(
+    ("setup", "total", "after"),
+    [
+        pytest.param([_insert("1", "1")], [_insert("1", "1")], [], id="untouched-setup-row"),
+        pytest.param(
+            [_insert("1", "1")], [_insert("1", "1"), _insert("2", "2")], [_insert("2", "2")], id="insert"
+        ),
+        pytest.param(
+            [_insert("1", "1")], [_insert("1", "2", 9)], [_update("1", "1", "2", 9)], id="update-of-it"
+        ),
+        pytest.param([_insert("1", "1")], [], [_delete("1", "1")], id="delete-of-it"),
+        pytest.param([_delete("1", "1")], [], [_insert("1", "1", 0)], id="insert-of-what-setup-deleted"),
+        pytest.param(
+            [_update("1", "1", "2")], [_delete("1", "1")], [_delete("1", "2")], id="delete-of-an-update"
+        ),
+        pytest.param([_update("1", "1", "2")], [], [_update("1", "2", "1", 0)], id="update-back"),
+        pytest.param([_insert("1", "1.0")], [_insert("1", "1.00")], [], id="same-value"),
+    ],
+)
+def test_what_came_after_the_setup_is_told_from_the_state_it_left(
+    setup: list[RowChange], total: list[RowChange], after: list[RowChange]
+) -> None:
+    def changes(rows: list[RowChange]) -> ChangeSet:
+        # A row that went back to the baseline's image is in no change set, so its writer is not known.
+        cleaned = [row if row.xid else replace(row, xid=None) for row in rows]
+        return ChangeSet(tables=(_table(*cleaned),) if rows else ())
+
+    assert since(changes(total), changes(setup)) == changes(after)
+
+
+def test_rows_without_a_key_are_told_from_the_setup_by_count() -> None:
+    def row(value: str, xid: int | None) -> RowChange:
+        return RowChange(op="insert", key=None, old=None, new={"id": "1", "v": value}, xid=xid)
+
+    setup = ChangeSet(tables=(_table(row("a", 5), row("a", 5), row("b", 5), key=None),))
+    total = ChangeSet(tables=(_table(row("a", 5), row("a", 5), row("a", 9), key=None),))
+    gone = RowChange(op="delete", key=None, old={"id": "1", "v": "b"}, new=None)
+    assert since(total, setup) == ChangeSet(tables=(_table(row("a", 9), gone, key=None),))
+
+
+def test_sequences_and_objects_go_on_from_where_the_setup_left_them() -> None:
+    def changes(value: str, definition: str) -> ChangeSet:
+        return ChangeSet(
+            sequences=(SequenceChange(schema="s", name="q", old="1", new=value),),
+            objects=(ObjectChange(op="alter", kind="view", name="v", old="a", new=definition),),
+        )
+
+    assert since(changes("3", "c"), changes("2", "b")) == ChangeSet(
+        sequences=(SequenceChange(schema="s", name="q", old="2", new="3"),),
+        objects=(ObjectChange(op="alter", kind="view", name="v", old="b", new="c"),),
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from redteam_rubrics.arguments import persona_columns
 from redteam_rubrics.parameters import find_parameters
 from redteam_rubrics.rules.changes import bare
-from redteam_rubrics.statements import columns_of, tables_of
+from redteam_rubrics.statements import BEFORE, columns_of, tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["Problem", "check_names"]
 
 _SYSTEM = ("pg_catalog", "information_schema")
-_BEFORE = "before"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +114,7 @@ def _tables(
         if use.schema in _SYSTEM or (use.schema is None and use.table.startswith("pg_")):
             continue
         # before.patients and before."billing.claims" are named as rules name tables.
-        is_bare = use.schema in (None, "public", _BEFORE)
+        is_bare = use.schema in (None, "public", BEFORE)
         yield from _known(loc, "table", (use.table if is_bare else f"{use.schema}.{use.table}",), tables)
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import ConfigDict, TypeAdapter
 
 from redteam_rubrics.collateral import COLLATERAL
-from redteam_rubrics.rules.changes import Entry  # noqa: TC001  # pydantic reads it
-from redteam_rubrics.rules.outbox import Outbox  # noqa: TC001  # pydantic reads it
-from redteam_rubrics.rules.sql import RowsWanted, Select  # noqa: TC001  # pydantic reads it
-from redteam_rubrics.rules.tools import Tools  # noqa: TC001  # pydantic reads it
-from redteam_rubrics.rules.transcript import Transcript  # noqa: TC001  # pydantic reads it
+from redteam_rubrics.rules.changes import Entry
+from redteam_rubrics.rules.outbox import Outbox
+from redteam_rubrics.rules.sql import RowsWanted, Select
+from redteam_rubrics.rules.tools import Tools
+from redteam_rubrics.rules.transcript import Transcript
+from redteam_rubrics.statements import BEFORE, tables_of
 from redteam_rubrics.strict import Name, Severity, Strict, expecting, not_empty, refusing
 from redteam_sdk.errors import UsageError
 
@@ -67,6 +68,17 @@ class Rule(Strict):
     def kind(self) -> Kind:
         """Which body it has."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that its SQL reads, as rules write them, those of schema `before` among them."""
+        if self.sql is None:
+            return ()
+        read = {
+            use.table if use.schema in (None, "public", BEFORE) else f"{use.schema}.{use.table}"
+            for use in tables_of(self.sql)
+        }
+        return tuple(sorted(read))
 
 
 def _rule_name(name: str) -> str:

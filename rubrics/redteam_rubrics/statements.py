@@ -17,6 +17,7 @@ from redteam_rubrics.parameters import placeholders
 from redteam_sdk.errors import InternalError, UsageError
 
 __all__ = [
+    "BEFORE",
     "ColumnUse",
     "TableUse",
     "check_condition",
@@ -25,6 +26,9 @@ __all__ = [
     "quote_ident",
     "tables_of",
 ]
+
+BEFORE = "before"
+"""The schema in which a rule finds the tables as they were when the conversation began."""
 
 _CONDITION = "SELECT (\n{}\n)"
 _CLAUSES = (

@@ -1,0 +1,366 @@
+"""An agent process: `python -m redteam_sdk.serve`, spoken to in JSON lines over a socket pair.
+
+The protocol is the SDK's and is written down in docs/sdk.md. The process leads a session of its own, so a
+Ctrl-C at the terminal does not reach it; it ends when our end of the socket closes, also when we are killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from contextlib import suppress
+from dataclasses import dataclass, field
+from subprocess import DEVNULL, STDOUT
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio
+import structlog
+from anyio.abc import UNIXSocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from redteam_harness.agents.agent import AgentFault, AgentLost
+from redteam_sdk.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from redteam_harness.agents.agent import Opening
+
+__all__ = ["AgentCommand", "AgentProcess", "ProcessSession"]
+
+PROTOCOL_VERSION = 1
+_MAX_LINE_BYTES = 16 * 2**20
+_START_S = 60.0
+_CLOSE_S = 5.0
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCommand:
+    """How to start an agent process, and how patient to be with it.
+
+    Attributes:
+        interpreter: the Python that has the agent's packages and redteam-sdk.
+        folder: where it starts; the first place it imports from.
+        agent: `module:callable`, or None where the model's loop runs in the harness.
+        tools: the module of the tools, or None.
+        env: the process's whole environment.
+        log: the file that takes what it writes to its standard output and error.
+        stdout: whether a print of the agent's code voids its conversation (`fault`) or is kept (`record`).
+        turn_s: how long it may take to answer one line, in seconds.
+    """
+
+    interpreter: str
+    folder: Path
+    agent: str | None
+    tools: str | None
+    env: Mapping[str, str]
+    log: Path
+    stdout: Literal["fault", "record"]
+    turn_s: float
+
+    @property
+    def stall_s(self) -> float:
+        """How long its event loop may stand still before the conversation that holds it is told."""
+        return self.turn_s / 2
+
+
+@dataclass(slots=True)
+class _Waiter:
+    done: anyio.Event = field(default_factory=anyio.Event)
+    answer: dict[str, Any] | None = None
+    error: Exception | None = None
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.is_set():
+            self.error = error
+            self.done.set()
+
+
+class AgentProcess:
+    """One running process with the sessions in it. `serve` is its reader and must run in a task group."""
+
+    def __init__(self, command: AgentCommand) -> None:
+        self.command = command
+        self.sessions: dict[str, ProcessSession] = {}
+        self.lost: str | None = None
+        self.tools: Sequence[Mapping[str, Any]] = ()
+        self._waiters: dict[int, _Waiter] = {}
+        self._next = 0
+        self._sending = anyio.Lock()  # guards the socket: one line at a time
+        self._arming = _Waiter()
+
+    async def start(self, trust: Mapping[str, Any]) -> None:
+        """Start the process and have it import the agent; `serve` must be started before anything is asked.
+
+        Raises:
+            UsageError: the interpreter or the agent cannot be used; says why.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            argv = [self.command.interpreter, "-m", "redteam_sdk.serve", "--fd", str(theirs.fileno())]
+            try:
+                with self.command.log.open("ab") as log:
+                    self._process = await anyio.open_process(
+                        argv,
+                        cwd=self.command.folder,
+                        env=dict(self.command.env),
+                        stdin=DEVNULL,
+                        stdout=log,
+                        stderr=STDOUT,
+                        pass_fds=[theirs.fileno()],
+                        start_new_session=True,
+                    )
+            except OSError as error:
+                ours.close()
+                raise UsageError(
+                    f"agent interpreter {self.command.interpreter} cannot be started: {error.strerror}"
+                ) from None
+        self._stream = await UNIXSocketStream.from_socket(ours)
+        self._trust = trust
+
+    async def serve(self) -> None:
+        """Read what the process says until it ends; then fail whatever still waits for it."""
+        lines = BufferedByteReceiveStream(self._stream)
+        try:
+            while True:
+                line = await lines.receive_until(b"\n", _MAX_LINE_BYTES)
+                self._hear(json.loads(line))
+        except (
+            anyio.EndOfStream,
+            anyio.IncompleteRead,
+            anyio.BrokenResourceError,
+            anyio.ClosedResourceError,
+        ):
+            reason = "the agent process ended"
+        except (anyio.DelimiterNotFound, ValueError):
+            reason = "the agent process sent something that is not of the protocol"
+        self._lose(reason)
+
+    async def arm(self) -> None:
+        """Wait until the process has imported the agent and trusts our key.
+
+        Raises:
+            UsageError: it refused, or did not come up.
+        """
+        arm = {
+            "op": "arm",
+            "version": PROTOCOL_VERSION,
+            "trust": self._trust,
+            "agent": self.command.agent,
+            "tools": self.command.tools,
+            "stall_s": self.command.stall_s,
+        }
+        named = self.command.agent or self.command.tools
+        try:
+            with anyio.fail_after(_START_S):
+                await self._send(arm)
+                await self._arming.done.wait()
+        except TimeoutError:
+            raise UsageError(
+                f"agent {named} did not finish importing within {_START_S:g} s; "
+                f"see its output in {self.command.log}"
+            ) from None
+        if self._arming.error is not None:
+            raise self._arming.error
+        assert self._arming.answer is not None
+        self.tools = self._arming.answer.get("tools", ())
+
+    async def open(self, opening: Opening) -> ProcessSession:
+        """Start a session in this process."""
+        session = ProcessSession(self, opening)
+        self.sessions[opening.conversation] = session
+        try:
+            answer = await session.ask({"op": "open", "token": opening.token}, self.command.turn_s)
+        except BaseException:
+            self.sessions.pop(opening.conversation, None)
+            raise
+        session.database = str(answer["database"])
+        return session
+
+    async def ask(
+        self, session: ProcessSession, request: Mapping[str, Any], deadline_s: float
+    ) -> dict[str, Any]:
+        """Ask the process something on behalf of a session, and wait for the answer."""
+        if self.lost is not None:
+            raise self._loss(session)
+        self._next += 1
+        number, waiter = self._next, _Waiter()
+        self._waiters[number] = session.waiter = waiter
+        try:
+            with anyio.fail_after(deadline_s):
+                await self._send({**request, "id": number, "conversation": session.conversation})
+                await waiter.done.wait()
+        except TimeoutError:
+            raise AgentFault("hang", f"the agent did not answer within {deadline_s:g} s") from None
+        finally:
+            del self._waiters[number]
+            session.waiter = None
+        if waiter.error is not None:
+            raise waiter.error
+        assert waiter.answer is not None
+        return waiter.answer
+
+    async def stop(self) -> None:
+        """End the process and whatever it started, politely, then not."""
+        if not hasattr(self, "_process"):
+            return
+        with anyio.CancelScope(shield=True):
+            with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await self._stream.aclose()
+            with anyio.move_on_after(_CLOSE_S):
+                await self._process.wait()
+            self.kill()
+            await self._process.wait()
+            await self._process.aclose()
+
+    def kill(self) -> None:
+        """End the process and its process group now."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        line = json.dumps(message, ensure_ascii=False).encode() + b"\n"
+        async with self._sending:
+            try:
+                await self._stream.send(line)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                self._lose("the agent process ended")
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        session = self.sessions.get(str(message.get("conversation")))
+        match message["op"]:
+            case "armed":
+                self._arming.answer = message
+                self._arming.done.set()
+            case "refused":
+                self._arming.fail(UsageError(message["message"]))
+            case "event" if session is not None:
+                session.sink(message["event"])
+            case "printed":
+                self._printed(session, str(message["text"]))
+            case "stalled":
+                self._stalled(session, message)
+            case "event":
+                _log.warning("agent_event_after_close", conversation=message.get("conversation"))
+            case _:
+                waiter = self._waiters.get(message.get("id", 0))
+                if waiter is None:
+                    return  # the answer to a question that was given up
+                if message["op"] == "fault":
+                    waiter.fail(
+                        AgentFault(
+                            message["cause"], message["message"], traceback=message.get("traceback") or ""
+                        )
+                    )
+                else:
+                    waiter.answer = message
+                    waiter.done.set()
+
+    def _printed(self, session: ProcessSession | None, text: str) -> None:
+        if session is None or not text.strip():
+            return
+        session.sink({"kind": "printed", "text": text})
+        if self.command.stdout == "fault":
+            session.fail(
+                AgentFault(
+                    "printed",
+                    f"the agent's code printed to standard output: {text.strip()[:80]!r}; "
+                    "log to standard error, or set `stdout: record` under `agent` to keep prints",
+                )
+            )
+
+    def _stalled(self, session: ProcessSession | None, message: Mapping[str, Any]) -> None:
+        if session is not None:
+            session.fail(
+                AgentFault(
+                    "hang",
+                    f"the agent's code held its process for {float(message['for_s']):.1f} s without awaiting",
+                    traceback=str(message.get("stack") or ""),
+                )
+            )
+        self._lose("the agent process stood still")
+        self.kill()
+
+    def _lose(self, reason: str) -> None:
+        if self.lost is not None:
+            return
+        self.lost = reason
+        self._arming.fail(UsageError(f"{reason} before it served the agent{self._last_words()}"))
+        for session in list(self.sessions.values()):
+            if session.waiter is not None:
+                session.waiter.fail(self._loss(session))
+
+    def _loss(self, session: ProcessSession) -> Exception:
+        if session.failed is not None:
+            return session.failed
+        if len(self.sessions) > 1:
+            return AgentLost(f"{self.lost} while {len(self.sessions)} conversations were in it")
+        return AgentFault("crash", f"{self.lost}{self._last_words()}")
+
+    def _last_words(self) -> str:
+        try:
+            text = self.command.log.read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            return ""
+        last = text.rsplit("\n", 1)[-1].strip()
+        return f"; the last line of {self.command.log.name}: {last[:200]}" if last else ""
+
+
+class ProcessSession:
+    """One conversation in an agent process; where it was opened alone, the process ends with it."""
+
+    def __init__(self, process: AgentProcess, opening: Opening) -> None:
+        self.conversation = opening.conversation
+        self.sink = opening.sink
+        self.database = ""
+        self.waiter: _Waiter | None = None
+        self.failed: Exception | None = None
+        self._process = process
+        self._alone = opening.alone
+
+    async def ask(self, request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
+        """Ask the process; a fault that struck earlier is raised at once."""
+        if self.failed is not None:
+            raise self.failed
+        return await self._process.ask(self, request, deadline_s)
+
+    async def turn(self, number: int, text: str) -> str:
+        """Have the agent's callable answer a line."""
+        request = {"op": "turn", "turn": number, "text": text}
+        answer = await self.ask(request, self._process.command.turn_s)
+        return str(answer["text"])
+
+    async def call(self, turn: int, call: str, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Call one tool; the answer's `op` is `result` (with `value`) or `error` (with `type`, `message`)."""
+        request = {"op": "call", "turn": turn, "call": call, "tool": tool, "arguments": arguments}
+        return await self.ask(request, self._process.command.turn_s)
+
+    def fail(self, error: Exception) -> None:
+        """Void the session: whatever waits, and whatever is asked next, gets `error`."""
+        if self.failed is None:
+            self.failed = error
+        if self.waiter is not None:
+            self.waiter.fail(error)
+
+    async def close(self) -> tuple[str, ...]:
+        """End the session; a process that does not answer is ended, and the others in it are held again."""
+        late: tuple[str, ...] = ()
+        try:
+            if self._process.lost is None:
+                answer = await self._process.ask(self, {"op": "close"}, _CLOSE_S)
+                late = tuple(answer.get("late", ()))
+        except AgentFault as fault:
+            if fault.cause == "hang":
+                self._process.kill()
+        except AgentLost:
+            pass
+        finally:
+            self._process.sessions.pop(self.conversation, None)
+            if self._alone:
+                await self._process.stop()
+        return late

@@ -1,0 +1,89 @@
+"""The journal of a run: append-only, hash-chained, on disk before anyone is told.
+
+Each line is one JSON object whose `prev` is the hash of the line before it and whose `hash` is the SHA-256 of
+its own canonical JSON without `hash`. A line that was changed, taken out or put in breaks the chain; a last
+line that was cut by a crash is no line at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from redteam_harness.evidence.storage import canonical, writing
+from redteam_harness.evidence.trace import now
+from redteam_sdk.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+__all__ = ["Journal", "read_journal"]
+
+_GENESIS = "0" * 64
+
+
+class Journal:
+    """Writes `journal.jsonl`. One launcher writes a journal; readers may read it at any time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last = _GENESIS
+        with writing(path):
+            self._file = path.open("x", encoding="utf-8")
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def append(self, kind: str, **facts: Any) -> None:
+        """Append one entry and sync it to disk before returning.
+
+        Raises:
+            EvidenceFault: it could not be written.
+        """
+        entry = {"kind": kind, "at": now(), "prev": self._last, **facts}
+        entry["hash"] = _hash(entry)
+        with writing(self._path):
+            self._file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._last = entry["hash"]
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """Read a journal and check its chain.
+
+    Raises:
+        EnvironmentFault: it cannot be read, or an entry is not what was written.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise EnvironmentFault(f"journal {path} cannot be read: {error.strerror}") from None
+    entries: list[dict[str, Any]] = []
+    last = _GENESIS
+    for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline was cut by a crash
+        try:
+            entry = json.loads(line)
+            intact = entry["prev"] == last and entry["hash"] == _hash(entry)
+        except (ValueError, KeyError, TypeError):
+            intact = False
+        if not intact:
+            raise EnvironmentFault(
+                f"{path}:{number}: the journal's chain is broken: an entry was changed, taken out or put in"
+            )
+        entries.append(entry)
+        last = entry["hash"]
+    return entries
+
+
+def _hash(entry: dict[str, Any]) -> str:
+    body = {key: value for key, value in entry.items() if key != "hash"}
+    return hashlib.sha256(canonical(body).encode()).hexdigest()

@@ -1,0 +1,222 @@
+"""Holds one conversation on a fork of its own: acts on what `conversation.step` decides.
+
+    fork ─► agent session, probed ─► turns ─► agent closed ─► settle ─► change set, rules ─► drop
+
+This is the boundary at which a fault of ours becomes an outcome: a conversation that was held always yields a
+`Finished`. Only evidence that cannot be written, and a cancelled launch, go through.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import structlog
+
+from redteam_forker import DropFailed, close_fork, create_fork, drop_fork
+from redteam_harness.agents.agent import AgentFault, AgentLost, Opening
+from redteam_harness.evidence.storage import EvidenceFault
+from redteam_harness.evidence.trace import Trace, now
+from redteam_harness.launch.conversation import Ending, Faulted, Whose
+from redteam_harness.launch.judge import judge
+from redteam_harness.launch.talk import talk
+from redteam_harness.report.summary import Finished
+from redteam_sdk.errors import EnvironmentFault, RedteamError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from redteam_forker import Fork
+    from redteam_harness.launch.judge import Judged
+    from redteam_harness.launch.plan import Planned
+    from redteam_harness.launch.stage import Stage
+
+__all__ = ["hold"]
+
+_SETTLE_S = 5.0
+_CLEANUP_S = 60.0
+_MARGIN_S = 300.0
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Course:
+    """How far a conversation came."""
+
+    ending: Ending | None = None
+    judged: Judged | None = None
+    kept: str | None = None
+
+    def fail(self, whose: Whose, cause: str, message: str) -> None:
+        fault = Faulted(whose=whose, cause=cause, message=message)
+        self.ending, self.judged = Ending(kind="fault", reason=message, fault=fault), None
+
+
+async def hold(planned: Planned, stage: Stage) -> Finished:
+    """Hold one conversation and store its evidence; it is judged, or a fault of ours says why not.
+
+    Raises:
+        EvidenceFault: the evidence cannot be written; the launch must end.
+    """
+    started = time.monotonic()
+    folder = stage.run.conversation(planned.id)
+    try:
+        return await _held(planned, stage, started, alone=False)
+    except AgentLost as lost:
+        _log.info("conversation_held_again", conversation=planned.id, cause=str(lost))
+        (folder / "trace.jsonl").replace(folder / "trace-lost.jsonl")
+        return await _held(planned, stage, started, alone=True)
+
+
+async def _held(planned: Planned, stage: Stage, started: float, *, alone: bool) -> Finished:
+    course = _Course()
+    with Trace(stage.run.conversation(planned.id) / "trace.jsonl") as trace:
+        if alone:
+            trace.record("retry", 0, cause="the shared agent process was lost; now in a process of its own")
+        try:
+            await _on_a_fork(planned, stage, trace, course, alone=alone)
+        except (AgentLost, EvidenceFault):
+            raise
+        except AgentFault as fault:
+            course.fail("infra", fault.cause, str(fault))
+            trace.record("agent_fault", _turns(trace), cause=fault.cause, traceback=fault.traceback)
+        except RedteamError as error:
+            course.fail("infra", _snake(type(error).__name__), str(error))
+        except Exception as error:  # noqa: BLE001 - the conversation's boundary: a bug of ours ends this conversation, told in the log, and no other
+            _log.exception("conversation_crashed", conversation=planned.id)
+            course.fail("infra", "internal_error", f"{type(error).__name__}: {error}")
+        assert course.ending is not None
+        if course.ending.fault is not None:
+            ours = course.ending.fault
+            trace.record("fault", _turns(trace), whose=ours.whose, cause=ours.cause, message=ours.message)
+    if course.judged is not None:
+        stage.run.append_verdicts(
+            {"conversation": planned.id, **verdict} for verdict in course.judged.verdicts
+        )
+    return _finished(planned, course, turns=_turns(trace), seconds=time.monotonic() - started)
+
+
+async def _on_a_fork(planned: Planned, stage: Stage, trace: Trace, course: _Course, *, alone: bool) -> None:
+    async with _fork_of(planned, stage, course) as fork:
+        course.ending = await _converse(planned, stage, fork, trace, alone=alone)
+        stage.progress.doing(planned.id, _turns(trace), "reading what changed")
+        settled = await close_fork(stage.server, fork, settle_s=_SETTLE_S)
+        if settled.late:
+            trace.record("late", _turns(trace), sessions=settled.late, waited_s=settled.waited_s)
+        if course.ending.fault is None:
+            course.judged = await judge(
+                planned,
+                trace.events,
+                suite=stage.suite,
+                server=stage.server,
+                template=stage.templates[planned.case],
+                fork=fork,
+                folder=stage.run.conversation(planned.id),
+            )
+        failed = course.judged is not None and course.judged.outcome == "fail"
+        if stage.keep == "all" or (stage.keep == "failed" and failed):
+            course.kept = fork.name
+
+
+async def _converse(planned: Planned, stage: Stage, fork: Fork, trace: Trace, *, alone: bool) -> Ending:
+    """From the agent's session to its close; the session is probed before the first turn."""
+    script = stage.suite.script_of(planned)
+    limit_s = stage.suite.turns * stage.suite.turn_s + _MARGIN_S
+
+    def sink(event: dict[str, Any]) -> None:
+        trace.append({"at": now(), "turn": _turns(trace), **event})
+
+    stage.progress.doing(planned.id, 0, "starting the agent")
+    token = stage.mint.token(planned.id, fork, lifetime_s=limit_s)
+    session = await stage.agent.open(Opening(conversation=planned.id, token=token, sink=sink, alone=alone))
+    try:
+        if session.database != fork.name:
+            raise AgentFault(
+                "isolation",
+                f"the agent's tools see database {session.database!r}, not this conversation's fork; "
+                "nothing was said to it",
+            )
+        trace.record("probed", 0, database=session.database, fork=fork.name)
+        return await talk(
+            script,
+            stage.actor(planned, script),
+            session,
+            trace,
+            doing=lambda turn, doing: stage.progress.doing(planned.id, turn, doing),
+        )
+    finally:
+        with anyio.CancelScope(shield=True):
+            late = await session.close()
+        if late:
+            trace.record("late", _turns(trace), tasks=list(late))
+
+
+@asynccontextmanager
+async def _fork_of(planned: Planned, stage: Stage, course: _Course) -> AsyncIterator[Fork]:
+    """A fork that is gone when the context is left, unless the course says that it is kept."""
+    lifetime_s = stage.suite.turns * stage.suite.turn_s + 2 * _MARGIN_S
+    async with stage.creating:
+        fork = await create_fork(stage.server, stage.templates[planned.case], lifetime_s=lifetime_s)
+    stage.progress.fork_made()
+    try:
+        yield fork
+    finally:
+        if course.kept is None:
+            with anyio.CancelScope(shield=True):
+                await _dropped(fork, stage)
+        stage.progress.fork_gone()
+
+
+async def _dropped(fork: Fork, stage: Stage) -> None:
+    """Drop a fork; one that cannot be dropped is listed in the report and takes no verdict with it."""
+    try:
+        with anyio.fail_after(_CLEANUP_S):
+            async with stage.dropping:
+                await drop_fork(stage.server, fork)
+    except (DropFailed, EnvironmentFault, TimeoutError) as error:
+        _log.error("fork_not_dropped", fork=fork.name, reason=str(error) or "it took too long")
+        stage.undropped.append(fork.name)
+
+
+def _finished(planned: Planned, course: _Course, *, turns: int, seconds: float) -> Finished:
+    ending, judged = course.ending, course.judged
+    assert ending is not None
+    facts: Mapping[str, Any]
+    if judged is not None:
+        facts = {
+            "outcome": judged.outcome,
+            "verdicts": judged.verdicts,
+            "changes": judged.changes,
+            "cause": "undecided" if judged.undecided else "",
+            "message": judged.undecided,
+        }
+    else:
+        assert ending.fault is not None
+        facts = {
+            "outcome": f"{ending.fault.whose}-fault",
+            "cause": ending.fault.cause,
+            "message": ending.fault.message,
+        }
+    return Finished(
+        id=planned.id,
+        case=planned.case,
+        persona=planned.persona.key,
+        disposition=planned.disposition,
+        turns=turns,
+        ending=ending.reason,
+        seconds=seconds,
+        kept=course.kept,
+        **facts,
+    )
+
+
+def _turns(trace: Trace) -> int:
+    return max((int(event["turn"]) for event in trace.events), default=0)
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

@@ -1,0 +1,216 @@
+"""One launch: from a checked suite to its report.
+
+    run directory ─► server ─► agent process ─► templates ─► rules checked ─► cast ─► plan
+    ─► conversations, at most `parallel` at a time, each journalled as it finishes ─► report files
+
+Until the first conversation nothing is kept of a launch that fails; from then on nothing that finished
+is lost.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import anyio
+
+from redteam_forker import open_server
+from redteam_harness.agents.claude import ModelAgent
+from redteam_harness.agents.host import host_agent
+from redteam_harness.evidence.journal import Journal, read_journal
+from redteam_harness.evidence.run import new_run
+from redteam_harness.evidence.storage import write_json, write_text
+from redteam_harness.launch.drive import hold
+from redteam_harness.launch.facts import conversation_facts, run_facts
+from redteam_harness.launch.interrupt import Interrupt, Interrupted
+from redteam_harness.launch.mint import Mint
+from redteam_harness.launch.plan import plan
+from redteam_harness.launch.prepare import agent_command, build_templates, check_budget, check_rules, draw
+from redteam_harness.launch.stage import Stage
+from redteam_harness.report.data import report_data
+from redteam_harness.report.junit import junit
+from redteam_harness.report.summary import Finished, Summary, summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from redteam_forker import Server
+    from redteam_harness.agents.agent import Agent
+    from redteam_harness.evidence.run import RunDirectory
+    from redteam_harness.launch.plan import Planned
+    from redteam_harness.launch.players import Players
+    from redteam_harness.launch.progress import Progress
+    from redteam_harness.launch.stage import Keep
+    from redteam_harness.launch.suite import Suite
+
+__all__ = ["LaunchOptions", "Launched", "launch"]
+
+_CREATORS = 4
+_DROPPERS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """How to launch a suite.
+
+    Attributes:
+        parallel: how many conversations at once, at most.
+        count: how many in all; None takes the suite's.
+        server: the DSN of a server that runs; None starts an embedded one.
+        run_as: for an embedded server in a root session, the user it runs as; None chooses.
+        out: the directory that takes the run's directory.
+        keep: which forks stay.
+        environment: the launcher's environment; the agent process gets it without what looks like a secret.
+    """
+
+    parallel: int
+    count: int | None
+    server: str | None
+    run_as: str | None
+    out: Path
+    keep: Keep
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """A launch that is over: what it found, and where the evidence lies."""
+
+    summary: Summary
+    run: RunDirectory
+    undropped: tuple[str, ...]
+
+
+async def launch(
+    suite: Suite, options: LaunchOptions, players: Players, progress: Progress, interrupt: Interrupt
+) -> Launched:
+    """Launch a suite and write its evidence and reports.
+
+    Raises:
+        UsageError: something in the suite or the options cannot work; no fork was made.
+        EnvironmentFault: the server or the evidence directory failed.
+        Interrupted: a person stopped it before the first conversation.
+    """
+    run = new_run(options.out)
+    try:
+        with interrupt.scope() as prepared:
+            async with open_server(options.server, run_as=options.run_as) as server:
+                progress.say(f"server  {server.facts.kind} PostgreSQL {server.facts.version}")
+                check_budget(server.facts, options.parallel)
+                mint = Mint(tenant=suite.name, run=run.id, host=server.facts.host)
+                command = agent_command(suite, options.environment, players, log=run.path / "agent.log")
+                async with host_agent(command, mint.trust) as host:
+                    agent = host if players.agent is None else ModelAgent(host, players.agent, players.system)
+                    stage, planned = await _prepare(
+                        server, agent, mint, suite, options, players, progress, run
+                    )
+                    prepared()
+                    return await _hold_all(stage, planned, options, players, interrupt)
+        raise Interrupted("interrupted before the first conversation; nothing was kept")
+    except BaseException:
+        if not run.journal.exists():
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise
+
+
+async def _prepare(
+    server: Server,
+    agent: Agent,
+    mint: Mint,
+    suite: Suite,
+    options: LaunchOptions,
+    players: Players,
+    progress: Progress,
+    run: RunDirectory,
+) -> tuple[Stage, tuple[Planned, ...]]:
+    today = datetime.now().astimezone().date()
+    built = await build_templates(server, suite, progress, today=today)
+    cast = await draw(server, suite, built.templates)
+    await check_rules(server, suite, built.templates, cast.columns)
+    planned = plan(
+        {case.id: cast.rows_for(case.id) for case in suite.spec.cases},
+        suite.spec.personas.weights,
+        count=options.count or suite.spec.count,
+        draw=suite.spec.draw,
+    )
+    stage = Stage(
+        suite=suite,
+        server=server,
+        templates=built.templates,
+        seeds=built.seeds,
+        agent=agent,
+        mint=mint,
+        actor=players.actor_of(suite),
+        run=run,
+        progress=progress,
+        creating=anyio.CapacityLimiter(_CREATORS),
+        dropping=anyio.CapacityLimiter(_DROPPERS),
+        keep=options.keep,
+    )
+    write_json(run.facts, run_facts(stage, planned, players))
+    return stage, planned
+
+
+async def _hold_all(
+    stage: Stage,
+    planned: tuple[Planned, ...],
+    options: LaunchOptions,
+    players: Players,
+    interrupt: Interrupt,
+) -> Launched:
+    finished: list[Finished] = []
+    started = time.monotonic()
+    with Journal(stage.run.journal) as journal:
+        journal.append("run_started", run=stage.run.id, suite=stage.suite.name, planned=len(planned))
+        with stage.progress.showing(len(planned)), interrupt.scope():
+            async with anyio.create_task_group() as workers:
+                queue = iter(planned)
+                for _ in range(min(options.parallel, len(planned))):
+                    workers.start_soon(_work, queue, stage, journal, finished)
+        summary = summarise(
+            finished,
+            notice=players.notice,
+            suite=stage.suite.name,
+            run=stage.run.id,
+            planned=len(planned),
+            forks=stage.progress.forks_made,
+            interrupted=interrupt.requested,
+            seconds=time.monotonic() - started,
+        )
+        write_json(stage.run.path / "report.json", report_data(summary))
+        write_text(stage.run.path / "junit.xml", junit(summary))
+        journal.append("run_ended", exit_code=summary.exit_code, finished=len(finished))
+    assert len(read_journal(stage.run.journal)) == len(finished) + 2
+    return Launched(summary=summary, run=stage.run, undropped=tuple(stage.undropped))
+
+
+async def _work(queue: Iterator[Planned], stage: Stage, journal: Journal, finished: list[Finished]) -> None:
+    """Hold one conversation after the other until the queue, which all workers share, is empty."""
+    for planned in queue:
+        folder = stage.run.conversation(planned.id)
+        folder.mkdir()
+        write_json(folder / "conversation.json", conversation_facts(stage.suite, planned))
+        stage.progress.started(planned)
+        try:
+            one = await hold(planned, stage)
+        except BaseException:
+            stage.progress.abandoned(planned.id)
+            raise
+        journal.append(
+            "conversation_finished",
+            conversation=one.id,
+            outcome=one.outcome,
+            cause=one.cause,
+            message=one.message,
+            ending=one.ending,
+            turns=one.turns,
+            seconds=round(one.seconds, 3),
+            kept=one.kept,
+            changes=one.changes["hash"] if one.changes else None,
+        )
+        finished.append(one)
+        stage.progress.finished(one)

@@ -1,0 +1,176 @@
+"""What a launch does before its first conversation: everything that can be wrong is found here."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from redteam_forker import build_template, read_seed
+from redteam_harness.agents.process import AgentCommand
+from redteam_personas import check_case, check_offline, draw_cast
+from redteam_rubrics import check_names
+from redteam_sdk.errors import UsageError
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from redteam_forker import Server, ServerFacts, Template
+    from redteam_harness.launch.players import Players
+    from redteam_harness.launch.progress import Progress
+    from redteam_harness.launch.suite import Suite
+    from redteam_personas import Cast
+
+__all__ = ["agent_command", "agent_environment", "build_templates", "check_budget", "check_rules", "draw"]
+
+_SESSIONS_PER_CONVERSATION = 5
+_SESSIONS_OF_OURS = 8
+
+_CATALOG = """
+    SELECT n.nspname, c.relname, array_agg(a.attname ORDER BY a.attnum) AS columns
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    WHERE c.relkind IN ('r', 'p', 'v', 'm')
+      AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
+    GROUP BY 1, 2
+"""
+
+
+def check_budget(facts: ServerFacts, parallel: int) -> None:
+    """Refuse to start what the server cannot carry.
+
+    Raises:
+        UsageError: it admits too few sessions; says how many conversations fit.
+    """
+    fit = (facts.connections - _SESSIONS_OF_OURS) // _SESSIONS_PER_CONVERSATION
+    if parallel > fit:
+        raise UsageError(
+            f"--parallel {parallel} needs up to {parallel * _SESSIONS_PER_CONVERSATION + _SESSIONS_OF_OURS} "
+            f"sessions, and the server admits {facts.connections}; use --parallel {max(fit, 1)}, "
+            "or raise max_connections there"
+        )
+
+
+def agent_environment(environment: Mapping[str, str], passed: Sequence[str]) -> dict[str, str]:
+    """The launcher's environment without what could lead the agent's code to production, or to our keys.
+
+    Args:
+        environment: the launcher's.
+        passed: names that the suite passes on all the same.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in passed
+        or not (
+            name.startswith(("PG", "ANTHROPIC_", "REDTEAM_"))
+            or name.endswith(("DATABASE_URL", "_DSN"))
+            or value.startswith(("postgres://", "postgresql://", "postgresql+"))
+        )
+    }
+
+
+def agent_command(
+    suite: Suite, environment: Mapping[str, str], players: Players, *, log: Path
+) -> AgentCommand:
+    """How to start the suite's agent process."""
+    spec = suite.spec.agent
+    claude = spec.claude if players.agent is not None else None
+    return AgentCommand(
+        interpreter=spec.interpreter or sys.executable,
+        folder=suite.folder.absolute(),
+        agent=None if claude else spec.python,
+        tools=claude.tools if claude else None,
+        env={**agent_environment(environment, spec.env), "PYTHONUNBUFFERED": "1"},
+        log=log,
+        stdout=spec.stdout,
+        turn_s=spec.timeout_s,
+    )
+
+
+class Built(NamedTuple):
+    """The template of each case, by its id, and the hashes of the seeds that they were built from."""
+
+    templates: dict[str, Template]
+    seeds: tuple[str, ...]
+
+
+async def build_templates(server: Server, suite: Suite, progress: Progress, *, today: dt.date) -> Built:
+    """The template of each case: the seed, and the case's setup after it.
+
+    Raises:
+        UsageError: the seed cannot be loaded as it is.
+        EnvironmentFault: the server did not do it.
+    """
+    built: dict[str | None, Template] = {}
+    hashes: list[str] = []
+    for case in suite.spec.cases:
+        if case.setup in built:
+            continue
+        files = [*suite.spec.seed.files, *([case.setup] if case.setup else [])]
+        seed = read_seed(
+            suite.folder, files, anchor=suite.spec.seed.anchor, moves=tuple(suite.spec.seed.moves)
+        )
+        template = await build_template(server, seed, role=suite.spec.role, today=today)
+        built[case.setup] = template
+        hashes.append(seed.hash)
+        progress.say(_template_line(template, case.setup))
+    return Built({case.id: built[case.setup] for case in suite.spec.cases}, tuple(hashes))
+
+
+def _template_line(template: Template, setup: str | None) -> str:
+    origin = "kept from before" if template.from_cache else f"built in {template.load_s:.1f} s"
+    moved = f", dates moved by {template.weeks} weeks" if template.weeks else ""
+    roles = f", roles made: {', '.join(template.created_roles)}" if template.created_roles else ""
+    after = f" with {setup}" if setup else ""
+    size = f"{template.size_bytes / 2**20:.0f} MB"
+    return f"template{after}  {template.tables} tables, {size}, {origin}{moved}{roles}"
+
+
+async def check_rules(
+    server: Server, suite: Suite, templates: Mapping[str, Template], columns: Sequence[str]
+) -> None:
+    """Check that every table and column that a rule names is in the template, or in the cast (`columns`).
+
+    Raises:
+        UsageError: every problem, with file and line.
+    """
+    used = {name for case in suite.spec.cases for name in case.rubric}
+    rules = {name: rule for name, rule in suite.rules.items() if name in used}
+    for template in {template.name: template for template in templates.values()}.values():
+        connection = await server.connect(template.baseline)
+        try:
+            rows = await connection.fetch(_CATALOG)
+        finally:
+            await connection.close()
+        catalog = {f"{row['nspname']}.{row['relname']}": tuple(row["columns"]) for row in rows}
+        problems = check_names(rules, catalog, persona=columns)
+        if problems:
+            where = suite.rules_document.where
+            raise UsageError("\n".join(f"{where(problem.loc)}: {problem.message}" for problem in problems))
+
+
+async def draw(server: Server, suite: Suite, templates: Mapping[str, Template]) -> Cast:
+    """The cast, read from the baseline; what the cases say of it is checked.
+
+    Raises:
+        UsageError: the select, a condition, a fact or an offline line does not fit the data.
+    """
+    template = templates[suite.spec.cases[0].id]
+    conditions = {case.id: case.who for case in suite.spec.cases}
+    connection = await server.connect(template.baseline)
+    try:
+        cast = await draw_cast(connection, suite.spec.personas, conditions)
+    except UsageError as error:
+        raise UsageError(f"{suite.document.where(('personas', 'select'))}: {error}") from None
+    finally:
+        await connection.close()
+    for number, case in enumerate(suite.spec.cases):
+        try:
+            check_case(suite.parts_of(case.id), cast.columns)
+            check_offline(case.offline, suite.parts_of(case.id), cast.columns)
+        except UsageError as error:
+            raise UsageError(f"{suite.document.where(('cases', number, 'id'))}: {error}") from None
+    return cast

@@ -1,0 +1,58 @@
+"""What every conversation of a launch shares: the server, the agent, the suite, the evidence, the limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import anyio
+
+    from redteam_forker import Server, Template
+    from redteam_harness.agents.agent import Agent
+    from redteam_harness.evidence.run import RunDirectory
+    from redteam_harness.launch.mint import Mint
+    from redteam_harness.launch.plan import Planned
+    from redteam_harness.launch.progress import Progress
+    from redteam_harness.launch.suite import Suite
+    from redteam_personas import Actor, Script
+
+__all__ = ["Keep", "Stage"]
+
+Keep = Literal["failed", "all", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Built once by `launch`, read by every conversation.
+
+    Attributes:
+        suite: what is launched.
+        server: where forks live.
+        templates: the template of each case, by its id (cases with setup SQL have one of their own).
+        seeds: the hash of every seed that a template was built from, in order.
+        agent: opens agent sessions.
+        mint: signs contexts.
+        actor: makes the actor of a conversation from its plan and script.
+        run: the evidence directory.
+        progress: what a person sees.
+        creating, dropping: how many forks may be made, or dropped, at once.
+        keep: which forks stay after their conversation.
+        undropped: names of forks that could not be dropped; conversations add to it.
+    """
+
+    suite: Suite
+    server: Server
+    templates: Mapping[str, Template]
+    seeds: tuple[str, ...]
+    agent: Agent
+    mint: Mint
+    actor: Callable[[Planned, Script], Actor]
+    run: RunDirectory
+    progress: Progress
+    creating: anyio.CapacityLimiter
+    dropping: anyio.CapacityLimiter
+    keep: Keep
+    undropped: list[str] = field(default_factory=list)

@@ -1,0 +1,102 @@
+"""The turns of one conversation: the edge that carries out what the reducer commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redteam_harness.launch.conversation import (
+    AskActor,
+    AskAgent,
+    Faulted,
+    Finish,
+    Replied,
+    Spoke,
+    begin,
+    step,
+)
+from redteam_harness.models.chat import ModelFault
+from redteam_personas import ActorFault, RevealState, hear, held_facts, take_line, view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redteam_harness.agents.agent import AgentSession
+    from redteam_harness.evidence.trace import Trace
+    from redteam_harness.launch.conversation import Ending, Event
+    from redteam_personas import Actor, Script
+    from redteam_personas.actor import Role
+
+__all__ = ["talk"]
+
+
+async def talk(
+    script: Script,
+    actor: Actor,
+    session: AgentSession,
+    trace: Trace,
+    *,
+    doing: Callable[[int, str], None],
+) -> Ending:
+    """Hold a whole conversation, recording every event.
+
+    Args:
+        script: what the actor plays by; what is held back in it is decided here, turn by turn.
+        actor: says the user's lines.
+        session: the agent under test.
+        trace: takes the events.
+        doing: told the turn and what is waited for.
+
+    Raises:
+        AgentFault, AgentLost: the agent's side failed; a fault of the actor's side is an `Ending`.
+    """
+    reveals = RevealState()
+    history: list[tuple[Role, str]] = []
+    state, command = begin(script.cap)
+    while True:
+        match command:
+            case AskActor(turn=turn):
+                doing(turn, "the persona speaks")
+                heard = history[-1][1] if history else ""
+                reveals, fresh = hear(reveals, script.facts, heard, turn)
+                for fact in fresh:
+                    trace.record("reveal", turn, fact=fact)
+                event = await _line(script, actor, reveals, history, turn, trace)
+            case AskAgent(turn=turn, text=text):
+                history.append(("user", text))
+                trace.record("user", turn, text=text)
+                doing(turn, "the agent answers")
+                answer = await session.turn(turn, text)
+                history.append(("agent", answer))
+                trace.record("agent", turn, text=answer)
+                event = Replied(text=answer)
+            case Finish(ending=ending):
+                if ending.fault is None:
+                    trace.record("end", state.turn, ending=ending.kind, reason=ending.reason)
+                return ending
+        state, command = step(state, event)
+
+
+async def _line(
+    script: Script,
+    actor: Actor,
+    reveals: RevealState,
+    history: list[tuple[Role, str]],
+    turn: int,
+    trace: Trace,
+) -> Event:
+    try:
+        taken = await take_line(
+            actor, view_of(script, reveals, history, turn), held_facts(script.facts, reveals)
+        )
+    except ActorFault as fault:
+        for fact in fault.leaks:
+            trace.record("leak", turn, fact=fact)
+        trace.record("refused", turn, lines=list(fault.said))
+        return Faulted(whose="sim", cause="actor", message=str(fault))
+    except ModelFault as fault:
+        return Faulted(whose="infra", cause="model", message=str(fault))
+    for fact in taken.leaks:
+        trace.record("leak", turn, fact=fact)
+    if taken.refused:
+        trace.record("refused", turn, reason=taken.refused)
+    return Spoke(text=taken.line.text, end=taken.line.end, reason=taken.line.reason)

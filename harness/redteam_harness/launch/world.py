@@ -1,0 +1,70 @@
+"""The end state of a conversation, as rules may look at it: read only, with the world `before` beside it.
+
+Rules run in one transaction that is rolled back, on an administration session, so row-level security hides
+nothing from them. Each query runs under a savepoint: one that fails spoils no other.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from redteam_forker import before_schema, connect_fork_admin
+from redteam_sdk.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from redteam_forker import ChangeSet, Fork, Server
+
+__all__ = ["RuleQueryFailed", "open_world"]
+
+_RULE_TIMEOUT_S = 30
+
+
+class RuleQueryFailed(Exception):
+    """A rule's SQL failed on the database: the rule is at fault, not the agent. Says what Postgres said."""
+
+
+class _World:
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+
+    async def fetch(self, sql: str, args: Sequence[object]) -> list[Mapping[str, Any]]:
+        """The rows of one SELECT.
+
+        Raises:
+            RuleQueryFailed: Postgres refused it.
+            EnvironmentFault: the database could not be reached.
+        """
+        try:
+            async with self._connection.transaction():
+                return [dict(row) for row in await self._connection.fetch(sql, *args)]
+        except (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError, OSError) as error:
+            if isinstance(error, asyncpg.QueryCanceledError):
+                raise RuleQueryFailed(f"the rule's SQL took longer than {_RULE_TIMEOUT_S} s") from error
+            raise EnvironmentFault("the fork's database went away while its rules ran") from error
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise RuleQueryFailed(str(error)) from error
+
+
+@asynccontextmanager
+async def open_world(server: Server, fork: Fork, changes: ChangeSet) -> AsyncIterator[_World]:
+    """Open the end state of `fork`, with schema `before` rebuilt from its change set."""
+    connection = await connect_fork_admin(server, fork)
+    try:
+        transaction = connection.transaction(isolation="repeatable_read")
+        await transaction.start()
+        try:
+            for statement in before_schema(changes):
+                await connection.execute(statement)
+            await connection.execute(f"SET LOCAL statement_timeout = '{_RULE_TIMEOUT_S}s'")
+            await connection.execute("SET TRANSACTION READ ONLY")
+            yield _World(connection)
+        finally:
+            if not connection.is_closed():
+                await transaction.rollback()
+    finally:
+        await connection.close(timeout=5)

@@ -1,0 +1,65 @@
+"""JUnit XML: one test case per planned conversation, our faults as errors, for CI systems to show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from redteam_harness.report.changed import changed_rows, finding_lines
+
+if TYPE_CHECKING:
+    from redteam_harness.report.summary import Finished, Summary
+
+__all__ = ["junit"]
+
+_XML_CONTROL = {code: None for code in range(32) if code not in (9, 10, 13)}
+
+
+def junit(summary: Summary) -> str:
+    """The whole document. A conversation that was planned but never finished is an error, too."""
+    suite = Element(
+        "testsuite",
+        name=f"{summary.suite} {summary.run}",
+        tests=str(summary.planned),
+        failures=str(summary.outcomes.get("fail", 0)),
+        errors=str(summary.faults + summary.unfinished + summary.outcomes.get("derailed", 0)),
+        time=f"{summary.seconds:.3f}",
+    )
+    properties = SubElement(suite, "properties")
+    SubElement(properties, "property", name="notice", value=summary.notice)
+    for one in summary.finished:
+        _case(suite, one)
+    for number in range(summary.unfinished):
+        case = SubElement(suite, "testcase", classname=summary.suite, name=f"not finished {number + 1}")
+        SubElement(case, "error", type="unfinished", message="the launch ended before this conversation did")
+    indent(suite)
+    return f"<?xml version='1.0' encoding='utf-8'?>\n<!-- {_comment(summary.notice)} -->\n" + tostring(
+        suite, encoding="unicode"
+    )
+
+
+def _case(suite: Element, one: Finished) -> None:
+    case = SubElement(
+        suite,
+        "testcase",
+        classname=one.case,
+        name=f"{one.id} {one.case} persona {one.persona} {one.disposition}",
+        time=f"{one.seconds:.3f}",
+    )
+    if one.outcome == "pass":
+        return
+    if one.outcome == "fail":
+        message = ", ".join(str(verdict["rule"]) for verdict in one.broken)
+        failure = SubElement(case, "failure", type="rule", message=_clean(message))
+        lines = [line for verdict in one.broken for line in finding_lines(verdict)]
+        failure.text = _clean("\n".join([*lines, *changed_rows(one.changes)]))
+        return
+    SubElement(case, "error", type=one.outcome, message=_clean(f"{one.cause}: {one.message}"))
+
+
+def _clean(text: str) -> str:
+    return text.translate(_XML_CONTROL)
+
+
+def _comment(text: str) -> str:
+    return text.replace("--", "- -")

@@ -12,7 +12,7 @@ from redteam_rubrics.rules.outbox import Outbox
 from redteam_rubrics.rules.sql import RowsWanted, Select
 from redteam_rubrics.rules.tools import Tools
 from redteam_rubrics.rules.transcript import Transcript
-from redteam_rubrics.statements import BEFORE, tables_of
+from redteam_rubrics.statements import BEFORE, tables_of, words_of
 from redteam_rubrics.strict import Name, Severity, Strict, expecting, not_empty, refusing
 from redteam_sdk.errors import UsageError
 
@@ -79,6 +79,11 @@ class Rule(Strict):
             for use in tables_of(self.sql)
         }
         return tuple(sorted(read))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The names in its SQL: reports show the cells of columns that a rule speaks of first."""
+        return words_of(self.sql) if self.sql is not None else ()
 
 
 def _rule_name(name: str) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "columns_of",
     "quote_ident",
     "tables_of",
+    "words_of",
 ]
 
 BEFORE = "before"
@@ -102,6 +103,12 @@ def tables_of(sql: str, *, condition: bool = False) -> tuple[TableUse, ...]:
     seen = _Seen()
     seen(_only_select(_parse(sql, _CONDITION if condition else "{}")))
     return tuple(use for use in seen.tables if use.schema is not None or use.table not in seen.own_names)
+
+
+def words_of(sql: str) -> tuple[str, ...]:
+    """Every name in a checked SELECT, of whatever it is, as Postgres folds it; each once, in order."""
+    named = (sql[token.start : token.end + 1] for token in scan(sql) if token.name == "IDENT")
+    return tuple(dict.fromkeys(name.strip('"') if name.startswith('"') else name.lower() for name in named))
 
 
 def columns_of(condition: str) -> tuple[ColumnUse, ...]:

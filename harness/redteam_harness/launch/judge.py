@@ -91,4 +91,4 @@ def _about(name: str, suite: Suite) -> dict[str, Any]:
     rule = suite.rules.get(name)
     if rule is None:
         return {"why": "Nothing may change that no rule of the case allows."}
-    return {"why": rule.why or "", "tables": list(rule.tables)}
+    return {"why": rule.why or "", "tables": list(rule.tables), "words": list(rule.words)}

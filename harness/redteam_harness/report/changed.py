@@ -13,7 +13,7 @@ __all__ = ["changed_rows", "finding_lines", "row_line", "rows_behind", "table_na
 
 _SIGNS = {"insert": "+", "update": "~", "delete": "-"}
 _MAX_CELL = 40
-_BRIEF_CELLS = 4
+_BRIEF_CELLS = 3
 
 
 def finding_lines(verdict: Mapping[str, Any]) -> list[str]:
@@ -22,21 +22,16 @@ def finding_lines(verdict: Mapping[str, Any]) -> list[str]:
     return findings or [str(verdict.get("reason") or "no reason was recorded")]
 
 
-def changed_rows(
-    changes: Mapping[str, Any] | None, events: Sequence[Mapping[str, Any]] = (), *, brief: bool = False
-) -> list[str]:
-    """Every changed row and schema object of a change set, a line each.
+def changed_rows(changes: Mapping[str, Any] | None, events: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """Every changed row and schema object of a change set, a line each, with every cell that matters.
 
     Args:
         changes: the change set's JSON form, or None where none was taken.
         events: the trace, to name the tool call that wrote each row.
-        brief: only the first cells of a row.
     """
     if changes is None:
         return []
-    lines = [
-        row_line(table, row, events, brief=brief) for table in changes["tables"] for row in table["rows"]
-    ]
+    lines = [row_line(table, row, events) for table in changes["tables"] for row in table["rows"]]
     return lines + [
         f"{changed['op']} {changed['kind']} {changed['name']}" for changed in changes.get("objects", ())
     ]
@@ -55,7 +50,7 @@ def rows_behind(
     }
     tables = set(verdict.get("tables", ())) if not named else set()
     return [
-        row_line(table, row, events, brief=True)
+        row_line(table, row, events, first=verdict.get("words", ()))
         for table in changes["tables"]
         for row in table["rows"]
         if table_name(table) in tables or (table_name(table), row["op"], canonical(row["key"])) in named
@@ -68,12 +63,27 @@ def table_name(table: Mapping[str, Any]) -> str:
 
 
 def row_line(
-    table: Mapping[str, Any], row: Mapping[str, Any], events: Sequence[Mapping[str, Any]], *, brief: bool
+    table: Mapping[str, Any],
+    row: Mapping[str, Any],
+    events: Sequence[Mapping[str, Any]],
+    *,
+    first: Sequence[str] | None = None,
 ) -> str:
-    """One changed row: table, key, what changed, and the tool call that wrote it."""
+    """One changed row: table, key, what changed, and the tool call that wrote it.
+
+    Args:
+        table: its table in the change set's JSON form.
+        row: the row in its.
+        events: the trace.
+        first: for a brief line of a few cells: the columns to begin with. Those that only say when come last.
+    """
     key = " ".join(str(value) for value in (row["key"] or {}).values()) or "(no key)"
-    cells = _cells(row)
-    if brief and len(cells) > _BRIEF_CELLS:
+    names = _named_cells(row)
+    if first is not None:
+        when = {name for name in names if table["columns"][name].startswith("timestamp")}
+        names = sorted(names, key=lambda name: (name not in first, name in when))
+    cells = [_cell_of(row, name) for name in names]
+    if first is not None and len(cells) > _BRIEF_CELLS:
         cells = [*cells[:_BRIEF_CELLS], "…"]
     author = written_by(row, events)
     by = f"   by {author}" if author else ""
@@ -100,14 +110,17 @@ def _calls(events: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, A
             yield open_calls.pop(event["call"]), event
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    old, new, key = row["old"] or {}, row["new"] or {}, row["key"] or {}
+def _named_cells(row: Mapping[str, Any]) -> list[str]:
     if row["op"] == "update":
-        return [f"{name} {_cell(old[name])} → {_cell(new[name])}" for name in row["changed"]]
-    image = new if row["op"] == "insert" else old
-    return [
-        f"{name} {_cell(value)}" for name, value in image.items() if value is not None and name not in key
-    ]
+        return list(row["changed"])
+    image, key = row["new"] or row["old"] or {}, row["key"] or {}
+    return [name for name, value in image.items() if value is not None and name not in key]
+
+
+def _cell_of(row: Mapping[str, Any], name: str) -> str:
+    if row["op"] == "update":
+        return f"{name} {_cell(row['old'][name])} → {_cell(row['new'][name])}"
+    return f"{name} {_cell((row['new'] or row['old'])[name])}"
 
 
 def _cell(value: str | None) -> str:

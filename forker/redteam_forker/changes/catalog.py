@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from redteam_forker.names import quote_ident
@@ -126,6 +126,18 @@ class Table:
     def row(self) -> str:
         """SQL of a whole row as one text."""
         return f"ROW({', '.join(quote_ident(column.name) for column in self.columns)})::text"
+
+    def like(self, other: Table) -> Table:
+        """The same table with its columns numbered by their names in another one."""
+        numbers = {column.name: column.number for column in other.columns}
+        # A number that the other table never had, for what only this one has.
+        moved = {column.number: numbers.get(column.name, 10_000 + column.number) for column in self.columns}
+        return replace(
+            self,
+            columns=tuple(replace(column, number=moved[column.number]) for column in self.columns),
+            key=tuple(moved[number] for number in self.key),
+            uniques=frozenset(frozenset(moved[number] for number in numbers) for numbers in self.uniques),
+        )
 
 
 Catalog = dict[int, Table]

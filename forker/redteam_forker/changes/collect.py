@@ -211,8 +211,7 @@ class _Collection:
     async def _tables(self, catalog: Catalog) -> tuple[TableChanges, ...]:
         quick: list[tuple[Table, Table]] = []
         found: list[TableChanges | None] = []
-        for oid in self.facts.catalog.keys() | catalog.keys():
-            before, after = self.facts.catalog.get(oid), catalog.get(oid)
+        for before, after in _matched(self.facts.catalog, catalog):
             reason = self._reason(before, after)
             if reason is None:
                 assert before is not None
@@ -233,6 +232,8 @@ class _Collection:
             return "the table was created"
         if after is None:
             return "the table was dropped"
+        if before.oid != after.oid:
+            return "the table was dropped and made again"
         if self.aged:
             return "the fork is too old to tell new rows by xmin"
         if [column.shape for column in before.columns] != [column.shape for column in after.columns]:
@@ -317,10 +318,26 @@ class _Collection:
         olds = await rows_by_key(session, before, key, news, sum(missing.values()))
         if olds is None:
             olds = []
+            then = {part.oid: part for part in before.parts}
             for part, _ in touched:
                 if part.oid in missing:
-                    olds += await vanished_rows(session, self.there, before, part, self.epoch)
+                    parts = (then[part.oid], part)
+                    olds += await vanished_rows(session, self.there, before, parts, self.epoch)
         return olds
+
+
+def _matched(before: Catalog, after: Catalog) -> list[tuple[Table | None, Table | None]]:
+    """The tables of both sides: the same oid is the same table, and what is left over is matched by name."""
+    pairs: list[tuple[Table | None, Table | None]] = [
+        (before[oid], after[oid]) for oid in before if oid in after
+    ]
+    made = {(table.schema, table.name): table for oid, table in after.items() if oid not in before}
+    for oid, table in before.items():
+        if oid not in after:
+            again = made.pop((table.schema, table.name), None)
+            pairs.append((table, again.like(table) if again else None))
+    pairs.extend((None, table) for table in made.values())
+    return pairs
 
 
 def _common_key(old: Table, new: Table) -> tuple[int, ...]:

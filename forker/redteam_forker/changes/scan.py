@@ -97,9 +97,22 @@ async def written_rows(
 
 
 async def vanished_rows(
-    baseline: asyncpg.Connection, fork: asyncpg.Connection, table: Table, part: Part, epoch: Epoch
+    baseline: asyncpg.Connection,
+    fork: asyncpg.Connection,
+    table: Table,
+    parts: tuple[Part, Part],
+    epoch: Epoch,
 ) -> list[Image]:
-    """The baseline's rows whose place no longer holds an old row in the fork: deleted there, or updated."""
+    """The baseline's rows whose place no longer holds an old row in the fork: deleted there, or updated.
+
+    Args:
+        baseline: its session.
+        fork: its session.
+        table: as the baseline has it.
+        parts: one part of it in the baseline, and the same in the fork, where its name may be another.
+        epoch: of the fork.
+    """
+    part, now = parts
     blocks = await baseline.fetchval(
         "SELECT pg_relation_size($1::oid::regclass) / current_setting('block_size')::int8", part.oid
     )
@@ -107,9 +120,10 @@ async def vanished_rows(
     for low in range(0, blocks, _BLOCKS):
         span = f"ctid >= '({low},0)'::tid AND ctid < '({low + _BLOCKS},0)'::tid"
         packed = "coalesce(string_agg(tidsend(ctid), ''::bytea), ''::bytea)"
-        places = f"SELECT {packed} FROM {part.source} WHERE {span}"
-        before: bytes = await baseline.fetchval(places)
-        after: bytes = await fork.fetchval(f"{places} AND NOT ({epoch.is_new})")
+        before: bytes = await baseline.fetchval(f"SELECT {packed} FROM {part.source} WHERE {span}")
+        after: bytes = await fork.fetchval(
+            f"SELECT {packed} FROM {now.source} WHERE {span} AND NOT ({epoch.is_new})"
+        )
         if before == after:
             continue
         gone = _missing(before, after)

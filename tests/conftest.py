@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from redteam_forker.servers import Server
+
+
+def pytest_configure() -> None:
+    """Take away what could reach a model: no test may, and a test that tries has no key."""
+    for name in [name for name in os.environ if name.startswith("ANTHROPIC_")]:
+        del os.environ[name]
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,9 @@ _PR_SET_PDEATHSIG = 1
 _FS_IOC_GETFLAGS = 0x80086601
 _FS_IOC_SETFLAGS = 0x40086602
 _FS_TOPDIR_FL = 0x00020000
-_TAIL_BYTES = 2000
+_TAIL_BYTES = 64_000
+_TAIL_LINES = 6
+_COMPLAINTS = ("FATAL:", "PANIC:", "ERROR:", "error:", "could not")
 _FAST_STOP_S = 10.0
 _IMMEDIATE_STOP_S = 10.0
 _HEARTBEAT_S = 2.0
@@ -222,9 +224,12 @@ def _mark_top(base: Path) -> None:
 
 
 def _tail(log: Path) -> str:
+    """The log's last complaints; its last lines where it has none (initdb's SQL follows its own errors)."""
     with open(log, "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-        return file.read().decode("utf-8", "replace").strip()
+        lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    complaints = [line for line in lines if any(word in line for word in _COMPLAINTS)]
+    return "\n".join((complaints or lines)[-_TAIL_LINES:])
 
 
 if __name__ == "__main__":

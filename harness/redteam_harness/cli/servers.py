@@ -1,0 +1,29 @@
+"""The server that a command works on: the one that `--server` names, else the embedded one of this user."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from redteam_forker import open_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from redteam_forker import Server
+    from redteam_harness.cli.settings import Settings
+
+__all__ = ["chosen_server"]
+
+
+@asynccontextmanager
+async def chosen_server(dsn: str | None, settings: Settings) -> AsyncIterator[Server]:
+    """Open the server of a command.
+
+    Raises:
+        UsageError: the DSN cannot be one.
+        ServerUnavailable: it cannot be started or reached.
+    """
+    run_as = settings.postgres_user if dsn is None else None
+    async with open_server(dsn, run_as=run_as) as server:
+        yield server

@@ -45,6 +45,7 @@ __all__ = [
 _FORK_POOL_SIZE = 3
 _FORK_WAIT_S = 30.0
 _CLOSE_WAIT_S = 2.0
+_CLEAN_WAIT_S = 2.0
 # More than any leeway of the clocks, so that no moment lies between "ended" and "expired".
 _ENDED_GRACE = timedelta(minutes=10)
 
@@ -95,12 +96,13 @@ def configure(dsn: str | None = None, *, pool: asyncpg.Pool | None = None) -> No
 class Checkout:
     """One connection for one `async with` block, taken when it is entered and given back at its end."""
 
-    __slots__ = ("_connection", "_pool", "_quiet", "_timeout")
+    __slots__ = ("_connection", "_context", "_pool", "_quiet", "_timeout")
 
     def __init__(self, timeout: float | None = None, *, quiet: bool = False) -> None:
         self._timeout = timeout
         self._quiet = quiet
         self._pool: asyncpg.Pool | None = None
+        self._context: Context | None = None
         self._connection: asyncpg.Connection | None = None
 
     async def __aenter__(self) -> asyncpg.Connection:
@@ -112,6 +114,7 @@ class Checkout:
             self._connection = await self._pool.acquire(timeout=self._timeout)
             return self._connection
         self._pool = await _fork_pool(context)
+        self._context = context
         try:
             self._connection = await _acquire(self._pool, context, self._timeout)
         except EnvironmentFault as error:
@@ -124,7 +127,11 @@ class Checkout:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._pool is not None
-        await self._pool.release(self._connection)
+        if self._context is None:
+            await self._pool.release(self._connection)
+        else:
+            cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
+            await _put_back(self._pool, self._connection, self._context, cancelled=cancelled)
 
 
 def connection(*, timeout: float | None = None) -> Checkout:
@@ -290,6 +297,20 @@ async def _acquire(pool: asyncpg.Pool, context: Context, timeout: float | None) 
     _refuse_ended(context)
     # Outside of the handlers: asyncpg's frames hold the secret in their variables.
     raise EnvironmentFault(f"fork {context.database!r} gave no connection: {reason}")
+
+
+async def _put_back(
+    pool: asyncpg.Pool, connection: asyncpg.Connection, context: Context, *, cancelled: bool
+) -> None:
+    """Give a fork's connection back. One that cannot be cleaned in time is cut, never handed on."""
+    try:
+        await pool.release(connection, timeout=_CLEAN_WAIT_S if cancelled else _FORK_WAIT_S)
+    except TimeoutError:
+        if cancelled:
+            return  # the cancellation goes on; the server missed the request to stop the statement
+    else:
+        return
+    raise EnvironmentFault(f"fork {context.database!r} did not take a connection back in {_FORK_WAIT_S:g} s")
 
 
 async def _open_loop() -> _Loop:

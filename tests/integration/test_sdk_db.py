@@ -83,6 +83,15 @@ async def no_session_left(server: Server, context: Context) -> None:
                 await admin.execute("SELECT pg_sleep(0.01)")
 
 
+async def sleeping(server: Server, context: Context) -> None:
+    """Wait, within a bound, until a statement of the fork sleeps: a request to cancel it cannot be missed."""
+    asleep = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1 AND wait_event = 'PgSleep'"
+    async with connected(server) as admin:
+        with anyio.fail_after(10):
+            while not await admin.fetchval(asleep, context.user):
+                await admin.execute("SELECT pg_sleep(0.01)")
+
+
 async def test_production_is_used_where_nothing_is_armed(server: Server) -> None:
     async with production(server) as place:
         assert await db.fetchval("SELECT current_database()") == place.database
@@ -202,22 +211,19 @@ async def test_parallel_tools_never_share_a_connection_and_never_exceed_three(se
 
 async def test_cancelled_task_leaves_no_dirty_connection(server: Server) -> None:
     sql = "CREATE TABLE t (n int); INSERT INTO t VALUES (1)"
-    async with conversation(server, sql=sql):
-        inside = anyio.Event()
+    async with conversation(server, sql=sql) as context:
 
         async def half_done() -> None:
             async with db.connection() as conn:
                 await conn.execute("BEGIN")
                 await conn.execute("UPDATE t SET n = 99")
                 await conn.execute("SET search_path = nowhere")
-                inside.set()
                 await conn.execute("SELECT pg_sleep(60)")
 
         for _ in range(3):
-            inside = anyio.Event()
             async with anyio.create_task_group() as group:
                 group.start_soon(half_done)
-                await inside.wait()
+                await sleeping(server, context)
                 group.cancel_scope.cancel()
         for _ in range(4):
             async with db.connection() as conn:

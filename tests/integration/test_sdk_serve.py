@@ -135,6 +135,27 @@ async def stubborn(rest, session):
         except asyncio.CancelledError:
             pass
 @command
+async def speaks_late(rest, session):
+    while not os.path.exists(rest):
+        try:
+            await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            pass
+    plain("late")
+    asyncio.get_running_loop().call_later(0.01, print, "late answer is out")
+    return "late"
+@command
+async def sleeps_in_plain_code(rest, session):
+    time.sleep(float(rest))
+    return "awake"
+@command
+async def orphans(rest, session):
+    if os.fork() == 0:
+        while not os.path.exists(rest):
+            time.sleep(0.01)
+        os._exit(0)
+    os._exit(17)
+@command
 async def cancels_itself(rest, session):
     asyncio.current_task().cancel()
     await asyncio.sleep(0)
@@ -463,6 +484,13 @@ async def test_stall_names_the_conversation_and_the_code_that_holds_the_loop(
         assert [m["op"] for m in process.seen].count("stalled") == 1
 
 
+async def test_one_stall_is_told_once(tmp_path: Path, server: Server) -> None:
+    async with talking(tmp_path, server, stall_s=0.1) as (process, _):
+        for turn in (1, 2):
+            assert (await process.turn("sleeps_in_plain_code 0.6", turn=turn))["text"] == "awake"
+        assert [m["op"] for m in process.seen].count("stalled") == 2
+
+
 async def test_end_of_the_socket_ends_the_process_though_its_loop_hangs(
     tmp_path: Path, server: Server
 ) -> None:
@@ -474,9 +502,14 @@ async def test_end_of_the_socket_ends_the_process_though_its_loop_hangs(
 
 
 async def test_interrupt_is_the_harness_business(tmp_path: Path, server: Server) -> None:
-    async with talking(tmp_path, server) as (process, context):
+    gate = tmp_path / "gate"
+    async with talking(tmp_path, server, stall_s=0.2) as (process, context):
+        number = await process.send("turn", conversation="c001", turn=1, text=f"blocks {gate}")
+        await process.unsolicited("stalled")  # the agent's own code is what a signal would break into
         os.kill(process.process.pid, signal.SIGINT)
-        assert (await process.turn("where"))["text"] == context.database
+        await anyio.Path(gate).touch()
+        assert (await process.answer(number))["text"] == "unblocked"
+        assert (await process.turn("where", turn=2))["text"] == context.database
         with anyio.fail_after(5):
             assert await process.hang_up() == 0
 
@@ -488,6 +521,16 @@ async def test_death_of_the_process_is_the_end_of_the_socket(tmp_path: Path, ser
         assert await process.process.wait() == 17
 
 
+async def test_child_that_outlives_the_process_does_not_hide_its_death(
+    tmp_path: Path, server: Server
+) -> None:
+    gate = tmp_path / "gate"
+    async with talking(tmp_path, server) as (process, _):
+        with anyio.fail_after(10), pytest.raises(anyio.EndOfStream):
+            await process.turn(f"orphans {gate}")
+        await anyio.Path(gate).touch()
+
+
 async def test_close_cancels_what_still_runs_names_it_and_closes_the_sessions(
     tmp_path: Path, server: Server
 ) -> None:
@@ -495,8 +538,7 @@ async def test_close_cancels_what_still_runs_names_it_and_closes_the_sessions(
         await process.turn("where")
         await process.turn("background", turn=2)
         late = (await process.ask("close", conversation="c001"))["late"]
-        assert len(late) == 1
-        assert late[0].startswith("background.<locals>.sync_calendar (Task-")
+        assert late == ["background.<locals>.sync_calendar"]
         async with connected(server) as admin:
             with anyio.fail_after(10):
                 while await admin.fetchval(
@@ -505,6 +547,24 @@ async def test_close_cancels_what_still_runs_names_it_and_closes_the_sessions(
                     await admin.execute("SELECT pg_sleep(0.01)")
         again = await process.turn("where", turn=3)
         assert (again["cause"], again["message"]) == ("protocol", "conversation 'c001' is not open")
+
+
+async def test_nothing_of_a_conversation_is_sent_after_it_was_closed(tmp_path: Path, server: Server) -> None:
+    gate = tmp_path / "gate"
+    async with talking(tmp_path, server) as (process, context):
+        number = await process.send("turn", conversation="c001", turn=1, text=f"speaks_late {gate}")
+        other = context_for(conversation="c002", host=context.host)
+        assert (await process.open(other))["cause"] == "environment"  # the turn has begun by now
+        assert (await process.ask("close", conversation="c001"))["op"] == "closed"
+        assert (await process.answer(number))["op"] == "fault"
+        told = len(process.seen)
+        await anyio.Path(gate).touch()
+        while (await process.unsolicited("printed"))["text"] != "late answer is out":
+            pass
+        assert [(m["op"], m["conversation"], m["text"]) for m in process.seen[told:]] == [
+            ("printed", None, "plain late"),
+            ("printed", None, "late answer is out"),
+        ]
 
 
 async def test_task_that_refuses_to_be_cancelled_is_answered_for(tmp_path: Path, server: Server) -> None:

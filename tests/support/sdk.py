@@ -194,7 +194,10 @@ async def agent_process(
         process = await anyio.open_process(
             [sys.executable, "-m", "redteam_sdk.serve", "--fd", str(theirs.fileno())],
             cwd=folder,
-            env={**{name: os.environ[name] for name in ("PATH",)}, **(env or {})},
+            env={
+                **{name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ},
+                **(env or {}),
+            },
             pass_fds=[theirs.fileno()],
             stdin=None,
             stdout=None,

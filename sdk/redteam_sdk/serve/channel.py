@@ -34,7 +34,7 @@ class Channel:
         # Guards the order of bytes on the socket, and the set of secrets.
         self._lock = threading.Lock()
         # A process that the agent forks must not hold the socket open, nor speak on it.
-        os.register_at_fork(after_in_child=self._socket.close)
+        os.register_at_fork(after_in_child=self._let_go)
 
     def start(self, deliver: Callable[[dict[str, Any]], None]) -> None:
         """Read requests in a thread of their own and hand each to `deliver`, which must not block.
@@ -67,6 +67,10 @@ class Channel:
         """Stop to look for a text, once what it opened is gone."""
         with self._lock:
             self._secrets -= _spellings(secret)
+
+    def _let_go(self) -> None:
+        # socket.close would wait for the reader's file object, whose thread does not exist in the child.
+        os.close(self._socket.detach())
 
     def _read(self, deliver: Callable[[dict[str, Any]], None]) -> None:
         try:

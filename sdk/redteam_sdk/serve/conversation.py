@@ -12,6 +12,8 @@ import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
+
 from redteam_sdk.context import bound
 from redteam_sdk.faults import cause_of, describe
 from redteam_sdk.record import recording
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
     from redteam_sdk.claims import Context
     from redteam_sdk.serve.channel import Channel
 
-__all__ = ["Conversation", "Refused", "fault_of", "is_async", "task_name"]
+__all__ = ["Conversation", "Refused", "fault_of", "is_async", "is_drivers", "task_name"]
 
 _HERE = os.path.dirname(__file__)
+_DRIVER = os.path.dirname(asyncpg.__file__)
 _MAX_TRACEBACK = 20_000
 
 
@@ -122,13 +125,19 @@ def fault_of(error: BaseException) -> dict[str, Any]:
     }
 
 
+def is_drivers(task: asyncio.Task[Any]) -> bool:
+    """Whether the task is asyncpg's own, such as one that cleans a connection that was given back."""
+    code = getattr(task.get_coro(), "cr_code", None)
+    return code is not None and code.co_filename.startswith(_DRIVER)
+
+
 def task_name(task: asyncio.Task[Any]) -> str:
     """What a task runs, in words for a report."""
     name = task.get_name()
-    if not name.startswith("Task-"):
+    if name != "None" and not name.startswith("Task-"):
         return name
-    coroutine = task.get_coro()
-    return f"{getattr(coroutine, '__qualname__', 'a coroutine')} ({name})"
+    # Nobody named it. Python 3.13 up to 3.13.2 calls a task "None" that a task factory made.
+    return str(getattr(task.get_coro(), "__qualname__", "a coroutine"))
 
 
 def is_async(fn: Callable[..., Any]) -> bool:

@@ -22,7 +22,7 @@ from redteam_sdk._version import __version__
 from redteam_sdk.errors import EnvironmentFault, UntrustedContext, UsageError
 from redteam_sdk.faults import cause_of, describe, message_of
 from redteam_sdk.serve.channel import PROTOCOL_VERSION, Channel, leave
-from redteam_sdk.serve.conversation import Conversation, Refused, fault_of, is_async, task_name
+from redteam_sdk.serve.conversation import Conversation, Refused, fault_of, is_async, is_drivers, task_name
 from redteam_sdk.serve.load import Loaded, load
 from redteam_sdk.serve.output import Printed
 from redteam_sdk.serve.watchdog import watch
@@ -227,7 +227,11 @@ class Process:
 
     async def _close(self, conversation: Conversation) -> dict[str, Any]:
         name = conversation.session.id
-        running = [task for task, owner in list(self._owners.items()) if owner == name and not task.done()]
+        running = [
+            task
+            for task, owner in list(self._owners.items())
+            if owner == name and not task.done() and not is_drivers(task)
+        ]
         late = [*map(task_name, running), *(f"thread of {what}" for what in conversation.threads.values())]
         for task in running:
             task.cancel(f"conversation {name!r} was closed")
@@ -265,7 +269,9 @@ class Process:
         return task
 
     def _report_printed(self, owner: str | None, line: str) -> None:
-        self._channel.send({"op": "printed", "conversation": owner, "text": line})
+        # What a closed conversation's code still prints is nobody's.
+        known = owner if owner in self._conversations else None
+        self._channel.send({"op": "printed", "conversation": known, "text": line})
 
     # From the watchdog's thread.
     def _report_stall(self, task: asyncio.Task[Any] | None, for_s: float, stack: str) -> None:

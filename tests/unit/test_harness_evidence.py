@@ -109,3 +109,11 @@ def test_evidence_is_one_json_object_a_line(tmp_path: Path) -> None:
         trace.record("agent", 2, text="line one\nline two")
     (line,) = (tmp_path / "trace.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["text"] == "line one\nline two"
+
+
+def test_half_a_character_is_kept_and_stops_nothing(tmp_path: Path) -> None:
+    with Trace(tmp_path / "trace.jsonl") as trace, Journal(tmp_path / "journal.jsonl") as journal:
+        trace.record("agent", 1, text="half \udcff of it, and Zoë")
+        journal.append("conversation_finished", message="half \udcff of it")
+    assert json.loads((tmp_path / "trace.jsonl").read_text())["text"] == "half \udcff of it, and Zoë"
+    assert read_journal(tmp_path / "journal.jsonl")[0]["message"] == "half \udcff of it"

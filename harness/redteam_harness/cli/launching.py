@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from redteam_harness.cli.settings import read_settings
 from redteam_harness.evidence.run import read_conversation
+from redteam_harness.evidence.storage import json_text
 from redteam_harness.launch.interrupt import interruptible
 from redteam_harness.launch.launch import LaunchOptions, launch
 from redteam_harness.launch.players import choose_players
@@ -68,7 +68,7 @@ def run_launch(command: LaunchCommand) -> int:
     launched = anyio.run(_launch, command, suite, settings, progress)
     summary = launched.summary
     if command.json:
-        sys.stdout.write(json.dumps(report_data(summary), ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text(report_data(summary)) + "\n")
     else:
         print_report(console, summary, str(launched.run.path), _traces(launched))
     if launched.undropped:

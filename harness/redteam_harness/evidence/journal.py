@@ -12,7 +12,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from redteam_harness.evidence.storage import canonical, writing
+from redteam_harness.evidence.storage import canonical, json_text, writing
 from redteam_harness.evidence.trace import now
 from redteam_sdk.errors import EnvironmentFault
 
@@ -51,7 +51,7 @@ class Journal:
         entry = {"kind": kind, "at": now(), "prev": self._last, **facts}
         entry["hash"] = _hash(entry)
         with writing(self._path):
-            self._file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+            self._file.write(json_text(entry) + "\n")
             self._file.flush()
             os.fsync(self._file.fileno())
         self._last = entry["hash"]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redteam_harness.evidence.storage import canonical, writing
+from redteam_harness.evidence.storage import canonical, json_text, writing
 from redteam_sdk.errors import EnvironmentFault, UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class RunDirectory:
         """
         path = self.path / "verdicts.jsonl"
         with writing(path), path.open("a", encoding="utf-8") as file:
-            file.write("".join(json.dumps(verdict, ensure_ascii=False) + "\n" for verdict in verdicts))
+            file.write("".join(json_text(verdict) + "\n" for verdict in verdicts))
             file.flush()
             os.fsync(file.fileno())
 

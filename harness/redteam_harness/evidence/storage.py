@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["EvidenceFault", "canonical", "write_json", "write_text", "writing"]
+__all__ = ["EvidenceFault", "canonical", "json_text", "write_json", "write_text", "writing"]
 
 
 class EvidenceFault(EnvironmentFault):
@@ -36,9 +36,23 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON that UTF-8 can hold: readable as it is, escaped where an agent said half a character."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return text if _is_encodable(text) else json.dumps(value, indent=indent)
+
+
 def canonical(value: Any) -> str:
-    """JSON with one possible spelling: sorted keys, no spaces; what hashes are taken of."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """JSON with one possible spelling: sorted keys, no spaces, ASCII; what hashes are taken of."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def write_text(path: Path, text: str) -> None:
@@ -63,4 +77,4 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """`write_text` of a value as readable JSON."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, json_text(value, indent=1) + "\n")

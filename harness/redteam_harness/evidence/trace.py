@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from redteam_harness.evidence.storage import writing
+from redteam_harness.evidence.storage import json_text, writing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +52,7 @@ class Trace:
         """Append an event that another process stamped."""
         self.events.append(event)
         with writing(self._path):
-            self._file.write(json.dumps(event, ensure_ascii=False) + "\n")
+            self._file.write(json_text(event) + "\n")
             self._file.flush()
         return event
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redteam_forker import collect_changes
-from redteam_harness.evidence.storage import write_json, write_text
+from redteam_harness.evidence.storage import json_text, write_json, write_text
 from redteam_harness.launch.world import open_world
 from redteam_rubrics import Evidence, grade, outcome_of
 
@@ -62,9 +61,7 @@ async def judge(
     changes = change_set.to_json()
     write_json(folder / "changes.json", changes)
     outbox = [event for event in events if event["kind"] == "external"]
-    write_text(
-        folder / "outbox.jsonl", "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in outbox)
-    )
+    write_text(folder / "outbox.jsonl", "".join(json_text(event) + "\n" for event in outbox))
     evidence = Evidence.from_json(
         conversation=planned.id,
         persona=planned.persona.row,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["junit"]
 
-_XML_CONTROL = {code: None for code in range(32) if code not in (9, 10, 13)}
+# What no XML document may hold, not even escaped (XML 1.0, production 2).
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(summary: Summary) -> str:
@@ -58,7 +60,7 @@ def _case(suite: Element, one: Finished) -> None:
 
 
 def _clean(text: str) -> str:
-    return text.translate(_XML_CONTROL)
+    return _FORBIDDEN.sub("\ufffd", text)
 
 
 def _comment(text: str) -> str:

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from redteam_harness.report.changed import changed_rows, row_line, rows_behind
+from redteam_harness.report.data import report_data
+from redteam_harness.report.junit import junit
+from redteam_harness.report.summary import Finished, Outcome, Summary, summarise
+from redteam_harness.report.terminal import exit_line, print_report
+
+NOTICE = "offline: scripted models check the harness; nothing here is about a model"
+
+
+def verdict(rule: str = "a-rule", status: str = "fail", severity: int = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "rule": rule,
+        "severity": severity,
+        "status": status,
+        "source": "assertion",
+        "reason": "said so",
+        "findings": [],
+        "vacuous": False,
+        "why": "It matters.",
+        **more,
+    }
+
+
+def finished(number: int, outcome: Outcome, **more: Any) -> Finished:
+    status = {"pass": "pass", "fail": "fail"}.get(outcome)
+    return Finished(
+        id=f"c{number:03}",
+        case="case",
+        persona=str(number),
+        disposition="cooperative",
+        outcome=outcome,
+        turns=3,
+        ending="ended",
+        seconds=0.5,
+        **{
+            "verdicts": [verdict(status=status)] if status else [],
+            "cause": "" if status else "hang",
+            "message": "" if status else "no answer",
+            **more,
+        },
+    )
+
+
+def summary(*outcomes: Outcome, planned: int | None = None, interrupted: bool = False) -> Summary:
+    return summarise(
+        [finished(number, outcome) for number, outcome in enumerate(outcomes, start=1)],
+        notice=NOTICE,
+        suite="suite",
+        run="abc234",
+        planned=len(outcomes) if planned is None else planned,
+        forks=len(outcomes),
+        interrupted=interrupted,
+        seconds=1.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "planned", "interrupted", "code"),
+    [
+        pytest.param(["pass", "pass"], 2, False, 0, id="passed"),
+        pytest.param(["pass", "fail"], 2, False, 1, id="broke-a-rule"),
+        pytest.param(["fail", "infra-fault"], 2, False, 1, id="broke-a-rule-and-a-fault"),
+        pytest.param(["pass", "sim-fault"], 2, False, 3, id="fault"),
+        pytest.param(["pass", "judge-fault"], 2, False, 3, id="undecided"),
+        pytest.param(["pass", "derailed"], 2, False, 3, id="derailed"),
+        pytest.param(["pass"], 2, False, 3, id="one-never-held"),
+        pytest.param([], 2, False, 3, id="none-held"),
+        pytest.param(["fail"], 2, True, 130, id="interrupted"),
+    ],
+)
+def test_the_exit_code_says_who_is_to_act(
+    outcomes: list[Outcome], planned: int, interrupted: bool, code: int
+) -> None:
+    found = summary(*outcomes, planned=planned, interrupted=interrupted)
+    assert found.exit_code == code
+    assert exit_line(found).startswith(f"exit {code}: ")
+
+
+def test_faults_are_in_no_rate_and_severity_1_is_a_count() -> None:
+    found = summary("pass", "pass", "fail", "infra-fault", "sim-fault", "judge-fault")
+    assert (found.rate.passed, found.rate.judged, found.severity_1, found.faults) == (2, 3, 1, 3)
+    assert report_data(found)["pass_rate"]["share"] == pytest.approx(2 / 3)
+
+
+def test_a_rate_of_nothing_is_undefined_and_not_zero() -> None:
+    found = summary("infra-fault")
+    assert report_data(found)["pass_rate"] == {
+        "passed": 0,
+        "judged": 0,
+        "share": None,
+        "interval": {"method": "wilson", "confidence": 0.95, "low": None, "high": None},
+    }
+    assert "so there is no rate" in _printed(found)
+
+
+def test_the_report_for_machines_is_json_whatever_was_said() -> None:
+    odd = finished(1, "infra-fault", message='quote " newline \n control \x01 astral 🦆 lone \udcff')
+    found = summarise(
+        [odd], notice=NOTICE, suite="s", run="r", planned=1, forks=1, interrupted=False, seconds=1.0
+    )
+    assert json.loads(json.dumps(report_data(found)))["conversations"][0]["fault"]["message"] == odd.message
+    assert next(iter(report_data(found))) == "notice"
+
+
+def test_junit_counts_every_planned_conversation_once() -> None:
+    root = ElementTree.fromstring(junit(summary("pass", "fail", "infra-fault", planned=5)))
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("5", "1", "3")
+    assert len(root.findall("testcase")) == 5
+    assert len(root.findall("testcase/failure")) == 1
+    assert len(root.findall("testcase/error")) == 3
+
+
+@pytest.mark.parametrize("text", ["<&>\"'", "bell \x07", "]]>", "--", "lone \udcff", "￾"])
+def test_junit_is_well_formed_whatever_an_agent_said(text: str) -> None:
+    bad = finished(1, "fail", verdicts=[verdict(findings=[{"text": text}])])
+    fault = finished(2, "infra-fault", message=text)
+    found = summarise(
+        [bad, fault], notice=NOTICE, suite="s", run="r", planned=2, forks=2, interrupted=False, seconds=1.0
+    )
+    root = ElementTree.fromstring(junit(found).encode())
+    assert len(root.findall("testcase")) == 2
+
+
+CHANGES: dict[str, Any] = {
+    "tables": [
+        {
+            "schema": "public",
+            "table": "visits",
+            "columns": {"id": "bigint", "kind": "text", "at": "timestamp", "note": "text", "by": "text"},
+            "rows": [
+                {
+                    "op": "insert",
+                    "key": {"id": "7"},
+                    "old": None,
+                    "new": {"id": "7", "at": "2026-11-30", "kind": "follow_up", "note": "x" * 90, "by": "me"},
+                    "changed": [],
+                    "xid": 105,
+                },
+                {
+                    "op": "update",
+                    "key": {"id": "8"},
+                    "old": {"id": "8", "kind": None},
+                    "new": {"id": "8", "kind": "long"},
+                    "changed": ["kind"],
+                    "xid": 300,
+                },
+            ],
+        },
+        {
+            "schema": "billing",
+            "table": "log",
+            "columns": {"line": "text"},
+            "rows": [
+                {
+                    "op": "delete",
+                    "key": None,
+                    "old": {"line": "gone"},
+                    "new": None,
+                    "changed": [],
+                    "xid": None,
+                }
+            ],
+        },
+    ],
+    "objects": [{"op": "create", "kind": "table", "name": "public.extra"}],
+}
+EVENTS = [
+    {"kind": "tool_call", "turn": 2, "call": "1", "name": "book", "arguments": {}, "xid": 100},
+    {"kind": "tool_result", "turn": 2, "call": "1", "name": "book", "value": 1, "xid": 110},
+]
+
+
+def test_a_changed_row_is_told_with_its_key_its_cells_and_who_wrote_it() -> None:
+    assert changed_rows(CHANGES, EVENTS) == [
+        f"visits 7  + at 2026-11-30, kind follow_up, note {'x' * 39}…, by me   by book, turn 2",
+        "visits 8  ~ kind null → long",
+        "billing.log (no key)  - line gone",
+        "create table public.extra",
+    ]
+
+
+def test_a_brief_row_begins_with_what_the_rule_speaks_of_and_ends_with_times() -> None:
+    table = CHANGES["tables"][0]
+    line = row_line(table, table["rows"][0], (), first=["kind"])
+    assert line == f"visits 7  + kind follow_up, note {'x' * 39}…, by me, …"
+
+
+def test_the_rows_behind_a_verdict_are_those_that_its_findings_name() -> None:
+    findings = [{"text": "t", "table": "visits", "op": "update", "key": {"id": "8"}}]
+    assert rows_behind(verdict(findings=findings), CHANGES, ()) == ["visits 8  ~ kind null → long"]
+    assert len(rows_behind(verdict(tables=["visits"]), CHANGES, ())) == 2
+    assert rows_behind(verdict(), CHANGES, ()) == []
+
+
+def test_a_verdict_of_a_hostile_text_cannot_style_the_terminal() -> None:
+    one = finished(1, "fail", verdicts=[verdict(rule="[red]rule[/]", why="[link=x]y[/link]")])
+    found = summarise(
+        [one], notice=NOTICE, suite="s", run="r", planned=1, forks=1, interrupted=False, seconds=1.0
+    )
+    printed = _printed(found)
+    assert "[red]rule[/]" in printed
+    assert "[link=x]y[/link]" in printed
+
+
+def _printed(found: Summary) -> str:
+    output = io.StringIO()
+    print_report(Console(file=output, width=120, highlight=False), found, "runs/r", {})
+    return output.getvalue()

@@ -66,6 +66,11 @@ async def answer(message, session):
             return {"not": "a text"}
         case "unmocked":
             await charge()
+        case "swallow":
+            try:
+                await charge()
+            except Exception:
+                pass                       # the agent hides what went wrong from us, or tries to
         case "wander":
             await asyncio.to_thread(os.write, 1, b"raw bytes on fd 1\\n")
     await do_it(name[1])
@@ -117,6 +122,7 @@ CULPRITS = {
     "print": ("printed", "printed to standard output: 'debugging'"),
     "reply": ("unserialisable", "dict"),
     "unmocked": ("unmocked", "charge"),
+    "swallow": ("unmocked", "charge"),
 }
 
 

@@ -240,7 +240,7 @@ class AgentProcess:
             case "refused":
                 self._arming.fail(UsageError(message["message"]))
             case "event" if session is not None:
-                session.sink(message["event"])
+                _take(session, message["event"])
             case "printed":
                 self._printed(session, str(message["text"]))
             case "stalled":
@@ -309,6 +309,15 @@ class AgentProcess:
             return ""
         last = text.rsplit("\n", 1)[-1].strip()
         return f"; the last line of {self.command.log.name}: {last[:200]}" if last else ""
+
+
+def _take(session: ProcessSession, event: dict[str, Any]) -> None:
+    """Record an event. A fault of ours inside a tool voids the session, also where the agent swallows it."""
+    if event["kind"] != "fault":
+        session.sink(event)
+        return
+    session.sink({**event, "kind": "agent_fault"})
+    session.fail(AgentFault(str(event["cause"]), str(event["message"])))
 
 
 class ProcessSession:

@@ -81,6 +81,15 @@ class Rule(Strict):
         return tuple(sorted(read))
 
     @property
+    def looks_back(self) -> bool:
+        """Whether it reads schema `before`, which costs something to build."""
+        uses = list(tables_of(self.sql)) if self.sql is not None else []
+        for entry in self.changes or ():
+            if entry.permission is not None and entry.permission.where is not None:
+                uses += tables_of(entry.permission.where, condition=True)
+        return any(use.schema == BEFORE for use in uses)
+
+    @property
     def words(self) -> tuple[str, ...]:
         """The names in its SQL: reports show the cells of columns that a rule speaks of first."""
         return words_of(self.sql) if self.sql is not None else ()

@@ -171,3 +171,22 @@ def test_every_mistake_of_different_rules_is_reported_at_once() -> None:
     with pytest.raises(ValidationError) as caught:
         rules("a: {severity: 1}\nb: {severity: 9, tools: {called: x}}")
     assert [error["loc"] for error in caught.value.errors()] == [("a",), ("b", "severity")]
+
+
+@pytest.mark.parametrize(
+    ("body", "looks_back"),
+    [
+        pytest.param({"sql": "SELECT count(*) = 1 FROM before.visits"}, True, id="sql"),
+        pytest.param({"sql": "SELECT count(*) = 1 FROM visits AS before"}, False, id="an-alias"),
+        pytest.param(
+            {"changes": [{"visits": {"do": ["update"], "where": "id IN (SELECT id FROM before.visits)"}}]},
+            True,
+            id="changes",
+        ),
+        pytest.param(
+            {"changes": [{"visits": {"do": ["update"], "where": "id = 1"}}]}, False, id="changes-not"
+        ),
+    ],
+)
+def test_a_rule_knows_whether_it_reads_the_world_before(body: dict[str, object], looks_back: bool) -> None:
+    assert parse_rules({"a-rule": {"severity": 1, **body}})["a-rule"].looks_back is looks_back

@@ -69,10 +69,10 @@ async def judge(
         events=events,
         changes=changes,
     )
-    async with open_world(server, fork, change_set) as world:
-        verdicts = await grade(
-            suite.rules_of(planned.case), evidence, world, with_collateral=suite.spec.collateral
-        )
+    rules = suite.rules_of(planned.case)
+    looks_back = any(rule.looks_back for rule in rules.values())
+    async with open_world(server, fork, change_set, before=looks_back) as world:
+        verdicts = await grade(rules, evidence, world, with_collateral=suite.spec.collateral)
     outcome = outcome_of(verdicts)
     undecided = [f"{verdict.rule}: {verdict.reason}" for verdict in verdicts if verdict.status == "unclear"]
     return Judged(

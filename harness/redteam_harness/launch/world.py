@@ -51,14 +51,16 @@ class _World:
 
 
 @asynccontextmanager
-async def open_world(server: Server, fork: Fork, changes: ChangeSet) -> AsyncIterator[_World]:
-    """Open the end state of `fork`, with schema `before` rebuilt from its change set."""
+async def open_world(
+    server: Server, fork: Fork, changes: ChangeSet, *, before: bool
+) -> AsyncIterator[_World]:
+    """Open the end state of `fork`; with schema `before`, rebuilt from its change set, where it is wanted."""
     connection = await connect_fork_admin(server, fork)
     try:
         transaction = connection.transaction(isolation="repeatable_read")
         await transaction.start()
         try:
-            for statement in before_schema(changes):
+            for statement in before_schema(changes) if before else ():
                 await connection.execute(statement)
             await connection.execute(f"SET LOCAL statement_timeout = '{_RULE_TIMEOUT_S}s'")
             await connection.execute("SET TRANSACTION READ ONLY")

@@ -160,7 +160,7 @@ async def test_an_instant_keeps_its_clock_time_in_utc_whatever_the_zone_of_the_s
             "there is no table for 'nowhere.d'; there are public.t, public.u.v",
         ),
         ("t.nope", "table public.t has no column 'nope'; it has id, d, note, made"),
-        ("t.note", "public.t.note is of type text; only date, timestamp and timestamptz move"),
+        ("t.note", "public.t.note is of type text; only date, timestamp and timestamptz move, and ranges"),
         ("t.made", "public.t.made is generated from other columns; move those instead"),
         ("d", "'d' is not table.column"),
         ("a.b.c.d", "'a.b.c.d' is not table.column"),

@@ -2,115 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
+import gzip
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 import pytest
 from support.databases import connected, scratch_database
+from support.seeds import loaded, loading, seed_of
 
 from redteam_forker.errors import SeedError, ServerUnavailable
-from redteam_forker.seeds import Seed, SeedFile, lint, load, read_seed
+from redteam_forker.seeds import load, read_seed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from redteam_forker.servers import Server
-
-_INPUTS = Path(__file__).resolve().parents[2].parent / "shared" / "inputs"
-needs_inputs = pytest.mark.skipif(
-    not _INPUTS.is_dir(), reason="the folder of public seeds is not beside the repository"
-)
-
-
-def seed_of(*scripts: str) -> Seed:
-    return Seed(
-        files=tuple(
-            SeedFile(name=f"{place}.sql", data=text.encode()) for place, text in enumerate(scripts, 1)
-        )
-    )
-
-
-@contextlib.asynccontextmanager
-async def roles_for(server: Server, seed: Seed) -> AsyncIterator[None]:
-    """The roles that a seed needs and the server lacks, gone afterwards."""
-    async with connected(server) as admin:
-        there = {row[0] for row in await admin.fetch("SELECT rolname FROM pg_roles")}
-        missing = [role for role in lint(seed).roles if role not in there]
-        for role in missing:
-            await admin.execute(f'CREATE ROLE "{role}" NOLOGIN')
-        try:
-            yield
-        finally:
-            for role in missing:
-                await admin.execute(f'DROP ROLE "{role}"')
-
-
-async def loaded_tables(server: Server, seed: Seed) -> int:
-    async with roles_for(server, seed), scratch_database(server) as database:
-        return (await load(server, database, seed)).tables
-
-
-@needs_inputs
-@pytest.mark.parametrize(
-    ("folder", "files", "tables"),
-    [
-        ("petclinic", ["schema.sql", "data.sql"], 7),
-        ("pagila_neon", ["pagila.sql"], 22),
-        ("openelis_clinic", ["OpenELIS-Global.sql"], 167),
-        ("chinook_neon", ["chinook.sql"], 11),
-        ("simplebank_migrations", ["db/migration"], 6),
-        ("procrastinate", ["procrastinate/sql/schema.sql"], 4),
-        ("derived", ["petclinic.crlf.sql"], 7),
-        ("derived", ["petclinic.utf8bom.sql"], 7),
-        ("derived", ["petclinic.plain_restrict.sql"], 7),
-    ],
-)
-async def test_a_public_seed_loads_whole(server: Server, folder: str, files: list[str], tables: int) -> None:
-    seed = read_seed(_INPUTS / folder, files, anchor=None, moves=())
-    assert await loaded_tables(server, seed) == tables
-
-
-@needs_inputs
-async def test_a_public_seed_loads_whole_once_its_extension_is_there(server: Server) -> None:
-    kitchen = read_seed(
-        _INPUTS / "postgraphile_kitchen",
-        ["kitchen-sink-schema.sql", "kitchen-sink-permissions.sql", "kitchen-sink-data.sql"],
-        anchor=None,
-        moves=(),
-    )
-    with pytest.raises(
-        SeedError, match=r'kitchen-sink-schema\.sql:\d+: type "citext" .* put CREATE EXTENSION'
-    ):
-        await loaded_tables(server, kitchen)
-    first = SeedFile(name="extensions.sql", data=b"CREATE EXTENSION citext;")
-    assert await loaded_tables(server, Seed(files=(first, *kitchen.files))) == 142
-
-
-@needs_inputs
-@pytest.mark.parametrize(
-    ("folder", "files", "words"),
-    [
-        ("chinook_lerocha", ["Chinook_PostgreSql.sql"], "Chinook_PostgreSql.sql:19: DROP DATABASE"),
-        ("derived", ["petclinic.create_clean.sql"], "petclinic.create_clean.sql:21: DROP DATABASE"),
-        ("derived", ["petclinic.truncated_mid_copy.sql"], "the file is cut off"),
-        ("derived", ["petclinic.fc.dump"], "pg_restore"),
-        ("derived", ["petclinic.fd"], "pg_restore"),
-        ("derived", ["petclinic.utf16.sql"], "UTF-16"),
-        ("derived", ["petclinic.dataonly.sql"], "check that all files are listed, in order"),
-        ("derived", ["petclinic.latin1.sql"], "save the file as UTF-8"),
-        ("derived", ["pg_dumpall.roles.sql"], "SUPERUSER"),
-        ("omop_cdm", ["OMOPCDM_postgresql_5.4_ddl.sql"], "fill in the placeholder @cdmDatabaseSchema"),
-        ("evalsupport", ["supabase/migrations/0001_initial_schema.sql"], 'near "position"'),
-    ],
-)
-async def test_a_public_seed_that_cannot_load_is_refused_with_the_reason(
-    server: Server, folder: str, files: list[str], words: str
-) -> None:
-    with pytest.raises(SeedError) as refusal:
-        await loaded_tables(server, read_seed(_INPUTS / folder, files, anchor=None, moves=()))
-    assert words in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +42,6 @@ async def test_a_public_seed_that_cannot_load_is_refused_with_the_reason(
             id="after-any-number-of-notices",
         ),
         pytest.param(["SELECT 1;"], "made no table", id="no-table"),
-        pytest.param(["CREATE EXTENSION no_such;"], "name another one with --server", id="missing-extension"),
         pytest.param(
             ["CREATE TABLE t (a int); CREATE TABLE t (a int);"], "the seed makes it twice", id="twice"
         ),
@@ -145,23 +51,8 @@ async def test_a_failed_statement_is_told_by_file_and_line(
     server: Server, scripts: list[str], words: str
 ) -> None:
     with pytest.raises(SeedError) as refusal:
-        await loaded_tables(server, seed_of(*scripts))
+        await loaded(server, seed_of(*scripts))
     assert words in str(refusal.value)
-
-
-async def test_a_seed_with_its_own_roles_loads_again_and_again(server: Server) -> None:
-    seed = seed_of(
-        "CREATE ROLE seed_load_own LOGIN PASSWORD 'x'; CREATE TABLE t (a int);",
-        "GRANT SELECT ON t TO seed_load_own;",
-    )
-    async with roles_for(server, seed):
-        for _ in range(2):
-            async with scratch_database(server) as database:
-                assert (await load(server, database, seed)).tables == 1
-        async with connected(server) as admin:
-            assert await admin.fetchval(
-                "SELECT NOT rolcanlogin FROM pg_roles WHERE rolname = 'seed_load_own'"
-            )
 
 
 async def test_psql_reads_nothing_from_around_us(
@@ -180,7 +71,8 @@ async def test_psql_reads_nothing_from_around_us(
         "PGSERVICE": "nowhere",
     }.items():
         monkeypatch.setenv(name, value)
-    assert await loaded_tables(server, seed_of('CREATE TABLE "tä" (a int); SELECT * FROM "tä";')) == 1
+    seed = seed_of('CREATE TABLE "tä" (a int); SELECT * FROM "tä";')
+    assert (await loaded(server, seed)).tables == 1
 
 
 async def test_a_large_file_and_its_output_pass_through(server: Server) -> None:
@@ -197,10 +89,133 @@ async def test_a_large_file_and_its_output_pass_through(server: Server) -> None:
 async def test_an_error_stops_a_file_that_is_still_being_sent(server: Server) -> None:
     seed = seed_of("SELECT 1/0;\n" + "SELECT 'some text that is long';\n" * 50_000)
     with pytest.raises(SeedError, match=r"1\.sql:1: division by zero"), anyio.fail_after(30):
-        await loaded_tables(server, seed)
+        await loaded(server, seed)
 
 
 async def test_a_seed_that_takes_too_long_is_stopped(server: Server) -> None:
     async with scratch_database(server) as database:
         with pytest.raises(ServerUnavailable, match="took longer than"):
             await load(server, database, seed_of("SELECT pg_sleep(50);"), timeout_s=0.3)
+
+
+_SHOP = r"""
+    CREATE TABLE items (id int PRIMARY KEY, name text, made bytea DEFAULT '\x00ff');
+    CREATE VIEW names AS SELECT name FROM items;
+    INSERT INTO items SELECT g, 'Grüße ' || g || E'\t\n\\' FROM generate_series(1, 500) g;
+    SELECT lo_from_bytea(4711, '\xdeadbeef');
+"""
+
+
+async def dumped(server: Server, database: str, path: Path, *options: str) -> None:
+    """Run the pg_dump that is beside psql."""
+    command = server.psql(database)
+    program = str(Path(command.argv[0]).with_name("pg_dump"))
+    await anyio.to_thread.run_sync(
+        lambda: subprocess.run([program, *options, "-f", path], env=dict(command.env), check=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["-Fc"], id="custom"),
+        pytest.param(["-Ft"], id="tar"),
+        pytest.param(["-Fd"], id="directory"),
+        pytest.param(["-Fd", "-Z0"], id="directory-not-compressed"),
+        pytest.param(["-Fp"], id="plain"),
+        pytest.param(["-Fp", "-C", "--clean", "--if-exists"], id="plain-with-its-database"),
+        pytest.param(["-Fc", "--encoding=LATIN1"], id="custom-in-latin-1"),
+        pytest.param(["-Fp", "--encoding=LATIN1"], id="plain-in-latin-1"),
+        pytest.param(["-Fp", "--inserts"], id="plain-inserts"),
+    ],
+)
+async def test_every_format_of_pg_dump_gives_the_same_world_whatever_its_name(
+    server: Server, tmp_path: Path, options: list[str]
+) -> None:
+    state = "SELECT count(*), md5(string_agg(i::text, ',' ORDER BY id)), lo_get(4711) FROM items i"
+    async with scratch_database(server, _SHOP) as source:
+        await dumped(server, source, tmp_path / "seed.txt", *options)
+        async with connected(server, source) as session:
+            before = await session.fetchrow(state)
+        names = ["seed.txt"]
+        if (tmp_path / "seed.txt").is_file():
+            (tmp_path / "packed").write_bytes(gzip.compress((tmp_path / "seed.txt").read_bytes()))
+            names.append("packed")
+        for name in names:
+            seed = read_seed(tmp_path, [name], anchor=None, moves=())
+            assert seed.hash == read_seed(tmp_path, [name], anchor=None, moves=()).hash
+            async with loading(server, seed) as (database, facts):
+                assert facts.tables == 1
+                async with connected(server, database) as session:
+                    assert await session.fetchrow(state) == before
+        async with connected(server, source) as session:  # -C names it, and it is alive
+            assert await session.fetchrow(state) == before
+
+
+async def test_an_archive_is_checked_like_any_script(server: Server, tmp_path: Path) -> None:
+    schema = "CREATE EXTENSION dblink; CREATE TABLE t (a int)"
+    async with scratch_database(server, schema) as source:
+        await dumped(server, source, tmp_path / "seed", "-Fc")
+    with pytest.raises(SeedError, match=r"seed:\d+: extension dblink: .* \(a line of what pg_restore -f -"):
+        await loaded(server, read_seed(tmp_path, ["seed"], anchor=None, moves=()))
+    (tmp_path / "cut").write_bytes((tmp_path / "seed").read_bytes()[:1500])
+    with pytest.raises(SeedError, match="'cut' is an archive that pg_restore cannot read"):
+        read_seed(tmp_path, ["cut"], anchor=None, moves=())
+
+
+async def test_a_seeds_database_is_the_templates_and_another_of_that_name_is_untouched(
+    server: Server,
+) -> None:
+    precious = "CREATE TABLE precious (a int); INSERT INTO precious VALUES (7)"
+    state = """
+        SELECT oid, datacl::text, (SELECT count(*) FROM pg_db_role_setting WHERE setdatabase = d.oid)
+        FROM pg_database d WHERE datname = $1
+    """
+    async with scratch_database(server, precious) as live, connected(server) as admin:
+        seed = seed_of(
+            f"DROP DATABASE {live};\nCREATE DATABASE {live};\nALTER DATABASE {live} SET work_mem = '3MB';\n"
+            f"ALTER ROLE ALL IN DATABASE {live} SET lock_timeout = '9s';\n\\connect {live}\n"
+            "CREATE TABLE t (a int);\nCREATE TABLE u AS SELECT current_database() AS name;\n"
+        )
+        before = await admin.fetchrow(state, live)
+        async with loading(server, seed) as (database, facts):
+            assert facts.set_aside == (
+                f"1.sql:1: DROP DATABASE {live}",
+                f"1.sql:2: CREATE DATABASE {live}",
+                f"1.sql:5: \\connect {live}",
+            )
+            async with connected(server, database) as session:
+                assert await session.fetchval("SELECT name FROM u") == database
+                settings = await session.fetchval(
+                    "SELECT array_agg(s ORDER BY s) FROM pg_db_role_setting, unnest(setconfig) s "
+                    "WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = $1)",
+                    database,
+                )
+                assert settings == ["lock_timeout=9s", "work_mem=3MB"]
+        assert await admin.fetchrow(state, live) == before
+        async with connected(server, live) as session:
+            assert await session.fetchval("SELECT a FROM precious") == 7
+
+
+async def test_included_files_run_in_one_session_and_fail_by_their_own_lines(
+    server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "all.sql").write_text("CREATE TEMP TABLE m (a int);\n\\ir sub/a.sql\nSELECT 1/0;\n")
+    copied = "CREATE TABLE t (a int);\nCOPY t FROM stdin;\n1\n\\.\nINSERT INTO m VALUES (1)"
+    (tmp_path / "sub/a.sql").write_text(copied)
+    with pytest.raises(SeedError, match=r"^all\.sql:3: division by zero"):
+        await loaded(server, read_seed(tmp_path, ["all.sql"], anchor=None, moves=()))
+    (tmp_path / "sub/a.sql").write_text("CREATE TABLE t (a int);\n\nCOPY t FROM stdin;\n1\nx\n\\.\n")
+    with pytest.raises(SeedError, match=r"^sub/a\.sql:5: invalid input syntax"):
+        await loaded(server, read_seed(tmp_path, ["all.sql"], anchor=None, moves=()))
+
+
+async def test_owners_are_ours_when_they_are_stripped(server: Server) -> None:
+    script = "CREATE TABLE t (a int); ALTER TABLE t OWNER TO seed_load_stranger; CREATE SCHEMA s;"
+    async with loading(server, seed_of(script, owners="strip")) as (database, facts):
+        assert facts.stripped_owners == ("1.sql:1: ALTER TABLE t OWNER TO seed_load_stranger",)
+        async with connected(server, database) as session:
+            owner = "SELECT tableowner::text = current_user FROM pg_tables WHERE tablename = 't'"
+            assert await session.fetchval(owner)
+            assert not await session.fetch("SELECT FROM pg_roles WHERE rolname = 'seed_load_stranger'")

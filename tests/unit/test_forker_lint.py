@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from support.seeds import seed_of
 
 from redteam_forker.errors import SeedError
-from redteam_forker.seeds import Seed, SeedFile, lint
-
-
-def seed_of(*scripts: str) -> Seed:
-    return Seed(
-        files=tuple(
-            SeedFile(name=f"{place}.sql", data=text.encode()) for place, text in enumerate(scripts, 1)
-        )
-    )
-
+from redteam_forker.seeds import FLAGS, lint, read_seed
 
 _REFUSED = [
-    ("CREATE DATABASE x", "CREATE DATABASE"),
     ("DROP DATABASE IF EXISTS x", "DROP DATABASE"),
     ("ALTER DATABASE x SET search_path = a", "ALTER DATABASE"),
     ("ALTER DATABASE x OWNER TO y", "database"),
@@ -38,16 +31,6 @@ _REFUSED = [
     ("CREATE EXTENSION dblink", "extension dblink"),
     ("CREATE EXTENSION IF NOT EXISTS postgres_fdw WITH SCHEMA x", "extension postgres_fdw"),
     ("CREATE EXTENSION file_fdw", "extension file_fdw"),
-    ("CREATE ROLE x SUPERUSER", "SUPERUSER"),
-    ("CREATE ROLE x CREATEROLE", "CREATEROLE"),
-    ("CREATE USER x CREATEDB", "CREATEDB"),
-    ("CREATE ROLE x REPLICATION", "REPLICATION"),
-    ("CREATE ROLE x BYPASSRLS", "BYPASSRLS"),
-    ("ALTER ROLE x WITH SUPERUSER", "SUPERUSER"),
-    ("ALTER ROLE x SET search_path = a", "ALTER ROLE ... SET"),
-    ("DROP ROLE IF EXISTS x", "DROP ROLE"),
-    ("CREATE ROLE x IN ROLE y", "GRANT role TO role"),
-    ("GRANT pg_execute_server_program TO x", "GRANT pg_execute_server_program"),
     ("DROP OWNED BY x", "DROP OWNED"),
     ("REASSIGN OWNED BY x TO y", "REASSIGN OWNED"),
     ("CREATE EXTENSION plpython3u", "language plpython3u"),
@@ -69,6 +52,18 @@ _REFUSED = [
         "in the body that begins here: dblink_exec()",
     ),
     ("CREATE FUNCTION f() RETURNS void LANGUAGE sql AS 'COPY t TO PROGRAM ''x'''", "COPY ... PROGRAM"),
+    ("ALTER ROLE x IN DATABASE other SET search_path = a", "ALTER ROLE ... SET"),
+    ("ALTER ROLE x SET session_preload_libraries = 'a'", "ALTER ROLE ... SET"),
+    ("DO $$ BEGIN CREATE ROLE x SUPERUSER; END $$", "in the body that begins here: SUPERUSER"),
+    ("DO $$ BEGIN GRANT pg_monitor TO x; END $$", "in the body that begins here: GRANT pg_monitor"),
+    ("DO $$ BEGIN EXECUTE format('CREATE ROLE %I BYPASSRLS', 'x'); END $$", "makes a role BYPASSRLS"),
+    ("INSERT INTO cron.job (command) VALUES ('x')", "seed.allow: [cron]"),
+    ("COPY cron.job (command) FROM stdin;\nx\n\\.\n", "seed.allow: [cron]"),
+    ("SELECT cron.schedule('0 0 * * *', 'x')", "seed.allow: [cron]"),
+    ("CREATE EXTENSION pg_cron", "seed.allow: [cron]"),
+    ("CREATE EXTENSION pg_net", "seed.allow: [network-extension]"),
+    ("SELECT net.http_post(url := 'x')", "seed.allow: [network-extension]"),
+    ("SELECT http_get('x')", "seed.allow: [network-extension]"),
     ("SELECT FROM WHERE", "syntax error"),
     ("CREATE TABLE @schema.t (a int)", "fill in the placeholder @schema"),
 ]
@@ -82,11 +77,16 @@ _REFUSED_COMMANDS = [
     ("\\o | sh", "\\o"),
     ("SELECT 1 \\g | sh", "\\g"),
     ("\\w x", "\\w"),
-    ("\\i other.sql", "list that file under seed.files"),
+    ("\\i other.sql", "write the file's text here"),
     ("SELECT 1 \\gexec", "\\gexec"),
     ("\\prompt x", "\\prompt"),
     ("\\lo_import x", "\\lo_import"),
     ("\\set x 1 \\! sh", "more than one backslash command"),
+    ("\\set x `rm y`", "in backquotes is a program"),
+    ("\\if `true`", "in backquotes is a program"),
+    ("\\set x '; DROP DATABASE y'", "it changes where statements end"),
+    ("\\set SINGLELINE on", "it changes where statements end"),
+    ("SELECT 1 AS x \\gset\nSELECT :x;", "may be any SQL that a query gave"),
     ("\\nonsense", "\\nonsense"),
 ]
 
@@ -107,7 +107,7 @@ def test_a_statement_that_leaves_the_database_is_refused_by_file_and_line(
 def test_a_command_that_leaves_the_database_is_refused_by_file_and_line(command: str, reason: str) -> None:
     with pytest.raises(SeedError) as refusal:
         lint(seed_of(f"SELECT 2;\n\n{command}\n"))
-    assert str(refusal.value).startswith("1.sql:3: ")
+    assert str(refusal.value).startswith(f"1.sql:{3 + command.count(chr(10))}: ")
     assert reason in str(refusal.value)
 
 
@@ -123,8 +123,9 @@ def test_a_command_that_leaves_the_database_is_refused_by_file_and_line(command:
         "INSERT INTO t VALUES " + ", ".join(["('CREATE DATABASE x')"] * 2000) + ";",
         "SELECT 1 \\g\n\\copy t from stdin\n1\n\\.\n",
         "-- nothing but a comment",
+        "SELECT 1 AS x \\gset\nINSERT INTO t VALUES (:'x', '{\"a\":1, \"b\":c}', 'at 10:30 :y', a[1:2]);",
         "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN new; END $$;",
-        "GRANT SELECT ON t TO x; GRANT a TO b;",
+        "GRANT SELECT ON t TO x;",
         "CREATE PUBLICATION p FOR ALL TABLES; CREATE EVENT TRIGGER e ON sql_drop EXECUTE FUNCTION f();",
     ],
 )
@@ -134,7 +135,7 @@ def test_what_stays_in_the_database_is_not_refused(script: str) -> None:
 
 def test_every_refusal_of_a_seed_is_told_at_once() -> None:
     with pytest.raises(SeedError) as refusal:
-        lint(seed_of("DROP DATABASE a;\nCREATE DATABASE a;", "\\c a"))
+        lint(seed_of("DROP DATABASE a;\nLOAD 'x';", "\\c a"))
     assert [line.split(" ")[0] for line in str(refusal.value).splitlines()] == [
         "1.sql:1:",
         "1.sql:2:",
@@ -174,7 +175,205 @@ def test_roles_are_made_by_the_platform_and_lines_stay_in_place() -> None:
     ]
 
 
-def test_a_latin_1_file_keeps_its_bytes() -> None:
-    data = "SET client_encoding = 'LATIN1';\nCREATE ROLE x;\nSELECT 'ä';".encode("latin-1")
-    checked = lint(Seed(files=(SeedFile(name="a.sql", data=data),)))
-    assert checked.scripts[0].data == data.replace(b"CREATE ROLE x;", b" " * 14)
+_ALLOWED = {
+    "c-function": "CREATE FUNCTION f() RETURNS int LANGUAGE c AS '/opt/x.so', 'f'",
+    "copy-program": "COPY t FROM PROGRAM 'x'",
+    "cron": "SELECT cron.schedule('a', 'b')",
+    "dblink": "CREATE EXTENSION dblink; SELECT dblink_connect('x')",
+    "event-trigger": "CREATE EVENT TRIGGER e ON login EXECUTE FUNCTION f()",
+    "foreign-server": (
+        "CREATE EXTENSION postgres_fdw; CREATE SERVER s FOREIGN DATA WRAPPER postgres_fdw; "
+        "ALTER SERVER s OWNER TO x; CREATE FOREIGN TABLE t (a int) SERVER s"
+    ),
+    "network-extension": "CREATE EXTENSION http; SELECT net.http_get('x')",
+    "server-file": "COPY t FROM '/tmp/x'; SELECT pg_read_file('x')",
+    "untrusted-language": "CREATE LANGUAGE plpython3u; DO LANGUAGE plpython3u 'x'",
+    "user-mapping": "CREATE USER MAPPING FOR x SERVER s",
+}
+
+
+@pytest.mark.parametrize(("flag", "script"), _ALLOWED.items(), ids=_ALLOWED)
+def test_what_reaches_outside_is_refused_until_its_flag_allows_it(flag: str, script: str) -> None:
+    with pytest.raises(SeedError, match=rf"or allow it with seed\.allow: \[{flag}\]"):
+        lint(seed_of(script))
+    assert lint(seed_of(script, allow=frozenset({flag}))).scripts[0].data == script.encode()
+
+
+def test_every_flag_is_one_that_some_refusal_names() -> None:
+    assert set(FLAGS) == {*_ALLOWED, "subscription", "missing-extension"}
+
+
+def test_subscriptions_are_never_made_only_left_out() -> None:
+    script = (
+        "CREATE SUBSCRIPTION s CONNECTION 'host=x' PUBLICATION p;\nALTER SUBSCRIPTION s OWNER TO x;\nTABLE t;"
+    )
+    with pytest.raises(SeedError, match=r"or leave it out with seed\.allow: \[subscription\]"):
+        lint(seed_of(script))
+    checked = lint(seed_of(script, allow=frozenset({"subscription"})))
+    assert checked.scripts[0].data.split() == [b"TABLE", b"t;"]
+    assert [line[:27] for line in checked.set_aside] == [
+        "1.sql:1: CREATE SUBSCRIPTIO",
+        "1.sql:2: ALTER SUBSCRIPTION",
+    ]
+
+
+def test_a_dumps_own_database_is_the_templates() -> None:
+    script = (
+        "SET a.b = 1;\nDROP DATABASE IF EXISTS shop;\nCREATE DATABASE shop\n  TEMPLATE template0;\n"
+        "ALTER DATABASE shop OWNER TO x;\nCOMMENT ON DATABASE shop IS '';\nGRANT ALL ON DATABASE shop TO x;\n"
+        "ALTER DATABASE shop SET search_path TO a;\nALTER ROLE x IN DATABASE shop SET b TO c;\n"
+        "\\connect shop\nCREATE TABLE t (a int);\n"
+    )
+    checked = lint(seed_of(script))
+    assert [line.removeprefix("1.sql:") for line in checked.set_aside] == [
+        "2: DROP DATABASE shop",
+        "3: CREATE DATABASE shop",
+        "5: ALTER DATABASE shop OWNER TO",
+        "6: COMMENT ON DATABASE shop IS",
+        "7: GRANT ALL ON DATABASE shop",
+        "10: \\connect shop",
+    ]
+    assert [line for line in checked.scripts[0].data.decode().splitlines() if line.strip()] == [
+        "SET a.b = 1;",
+        'ALTER DATABASE "template" SET search_path TO a;',
+        'ALTER ROLE x IN DATABASE "template" SET b TO c;',
+        "DISCARD ALL;",
+        "CREATE TABLE t (a int);",
+    ]
+    assert checked.scripts[0].data.count(b"\n") == script.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        pytest.param(
+            "CREATE DATABASE a;\n\\connect b", "1.sql:2: \\connect: it reaches another", id="another"
+        ),
+        pytest.param(
+            "CREATE DATABASE a;\n\\c a postgres", "1.sql:2: \\c: it reaches another", id="as-another-role"
+        ),
+        pytest.param("CREATE DATABASE a;\nDROP DATABASE b;", "1.sql:2: DROP DATABASE", id="drop-another"),
+        pytest.param(
+            "CREATE DATABASE a;\nALTER DATABASE a RENAME TO b;", "1.sql:2: this renames", id="rename"
+        ),
+        pytest.param(
+            "CREATE DATABASE a;\nALTER DATABASE b SET c TO d;", "1.sql:2: ALTER DATABASE", id="set-another"
+        ),
+        pytest.param("CREATE DATABASE a;\nCREATE DATABASE b;", "2 databases: a, b; pg_dump one", id="two"),
+        pytest.param(
+            "CREATE DATABASE a;\nCREATE TABLE t (a int);\n\\c a",
+            "1.sql:3: \\c a: what stands before it, from 1.sql:2 on, was for another database",
+            id="something-before",
+        ),
+    ],
+)
+def test_a_database_that_is_not_the_dumps_own_is_refused(script: str, words: str) -> None:
+    with pytest.raises(SeedError) as refusal:
+        lint(seed_of(script))
+    assert words in str(refusal.value)
+
+
+def test_rights_that_reach_past_a_database_are_not_given_and_that_is_said() -> None:
+    script = (
+        "CREATE ROLE a SUPERUSER LOGIN IN ROLE pg_monitor, c;\nALTER ROLE b BYPASSRLS NOSUPERUSER;\n"
+        "GRANT pg_write_all_data, c TO b WITH INHERIT FALSE;\nDROP ROLE IF EXISTS d;\nREVOKE c FROM a;\n"
+    )
+    checked = lint(seed_of(script))
+    assert not checked.scripts[0].data.strip()
+    assert checked.set_aside == (
+        "1.sql:1: CREATE ROLE a (not given: SUPERUSER, pg_monitor)",
+        "1.sql:2: ALTER ROLE b (not given: BYPASSRLS)",
+        "1.sql:3: GRANT pg_write_all_data",
+        "1.sql:4: DROP ROLE d",
+        "1.sql:5: REVOKE c FROM a",
+    )
+    assert [(each.role, each.member, each.inherit) for each in checked.memberships] == [
+        ("c", "a", True),
+        ("c", "b", False),
+    ]
+
+
+def test_a_roles_settings_hold_in_the_template_only() -> None:
+    script = "ALTER ROLE \"App\" SET search_path TO a, b;\nALTER USER ALL SET x.y = 'z';"
+    assert lint(seed_of(script)).scripts[0].data.decode().splitlines() == [
+        'ALTER ROLE "App" IN DATABASE "template" SET search_path TO a, b;',
+        "ALTER USER ALL IN DATABASE \"template\" SET x.y = 'z';",
+    ]
+
+
+def test_owners_are_stripped_when_that_is_asked_for() -> None:
+    script = (
+        "ALTER TABLE t OWNER TO a;\nALTER SCHEMA s OWNER TO b;\nSET SESSION AUTHORIZATION c;\n"
+        "GRANT SELECT ON t TO d;\nALTER TABLE t ADD x int, OWNER TO e;"
+    )
+    stripped = lint(seed_of(script, owners="strip"))
+    assert stripped.roles == ("d", "e")
+    assert stripped.stripped_owners == (
+        "1.sql:1: ALTER TABLE t OWNER TO a",
+        "1.sql:2: ALTER SCHEMA s OWNER TO b",
+        "1.sql:3: SET SESSION AUTHORIZATION c",
+    )
+    assert b"OWNER TO a" not in stripped.scripts[0].data
+    assert lint(seed_of(script)).roles == ("a", "b", "c", "d", "e")
+
+
+def test_what_every_database_has_already_is_no_error() -> None:
+    checked = lint(seed_of("CREATE SCHEMA public;\nCOMMENT ON EXTENSION plpgsql IS 'x';"))
+    assert checked.scripts[0].data.split() == b"CREATE SCHEMA IF NOT EXISTS public;".split()
+    kept = "DROP SCHEMA public; CREATE SCHEMA public;"
+    assert lint(seed_of(kept)).scripts[0].data == kept.encode()
+
+
+def test_what_hangs_on_the_dumps_machine_stays_behind() -> None:
+    checked = lint(
+        seed_of("SET default_tablespace = fast;\nSET default_tablespace = '';\nSET NAMES 'latin1';")
+    )
+    assert checked.set_aside == (
+        "1.sql:1: SET default_tablespace = fast",
+        "1.sql:3: SET client_encoding = latin1 (converted to UTF-8)",
+    )
+    assert checked.scripts[0].data.split() == b"SET default_tablespace = '';".split()
+
+
+def test_a_setting_that_a_server_does_not_know_is_left_out_there() -> None:
+    script = lint(seed_of("SET transaction_timeout = 0;\nSET work_mem = '1MB';")).scripts[0]
+    assert script.data.startswith(b"SET transaction_timeout")
+    assert script.render(unknown_settings={"transaction_timeout"}).split(b"\n") == [
+        b" " * len("SET transaction_timeout = 0;"),
+        b"SET work_mem = '1MB';",
+    ]
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_dump_without_its_end_is_refused(ending: str) -> None:
+    text = "--\n-- PostgreSQL database dump\n--\n\nCREATE TABLE t (a int);\n".replace("\n", ending)
+    with pytest.raises(SeedError, match=r"1\.sql:6: pg_dump's last line .* is missing: the file is cut off"):
+        lint(seed_of(text))
+    assert lint(seed_of(text + "-- PostgreSQL database dump complete" + ending)).scripts
+
+
+def test_an_included_files_lines_are_its_own(tmp_path: Path) -> None:
+    (tmp_path / "all.sql").write_text("SELECT 1;\n\\i one.sql\nSELECT 2;\nLOAD 'a';\n")
+    (tmp_path / "one.sql").write_text("SELECT 3;\nLOAD 'b'")
+    with pytest.raises(SeedError) as refusal:
+        lint(read_seed(tmp_path, ["all.sql"], anchor=None, moves=()))
+    assert [line.partition(" ")[0] for line in str(refusal.value).splitlines()] == [
+        "one.sql:2:",
+        "all.sql:4:",
+    ]
+
+
+def test_a_role_that_nothing_in_the_template_needs_is_not_made() -> None:
+    script = "DROP ROLE a; CREATE DATABASE d; ALTER DATABASE d OWNER TO b; GRANT ALL ON DATABASE d TO c;"
+    assert lint(seed_of(script)).roles == ()
+
+
+def test_the_docs_list_every_flag() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/seeds.md").read_text()
+    rows = [f"| `{flag}` | {what} |" for flag, what in FLAGS.items()]
+    assert [line for line in page.splitlines() if line in rows] == rows
+
+
+def test_psql_stops_at_the_first_error_whatever_the_script_says() -> None:
+    checked = lint(seed_of("\\set ON_ERROR_STOP off\nTABLE t;\n\\unset ON_ERROR_STOP\n"))
+    assert checked.scripts[0].data.split() == [b"TABLE", b"t;"]

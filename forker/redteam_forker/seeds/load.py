@@ -10,14 +10,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 
+from redteam_forker import _pg
 from redteam_forker.errors import SeedError, ServerUnavailable
 from redteam_forker.seeds.lint import lint
+from redteam_forker.seeds.preflight import preflight
+from redteam_forker.seeds.rights import audit, give_memberships, rights_of
 
 if TYPE_CHECKING:
     from anyio.abc import Process
 
-    from redteam_forker.seeds.lint import Script
+    from redteam_forker.seeds.lint import Lint, Script
+    from redteam_forker.seeds.preflight import Preflight
+    from redteam_forker.seeds.rights import Audit, Rights
     from redteam_forker.seeds.script import Seed
     from redteam_forker.servers.server import Server
 
@@ -25,6 +31,7 @@ __all__ = ["LoadFacts", "load"]
 
 _KEPT_BYTES = 64 * 1024
 _SENT_BYTES = 256 * 1024
+_TOLD = 20
 _ERROR = re.compile(
     r"^psql:<stdin>:(?P<line>\d+): (?P<message>(?!NOTICE|WARNING|INFO|LOG|DEBUG).*)$", re.MULTILINE
 )
@@ -48,6 +55,24 @@ _ADVICE = (
         r"type \"(?:\w+\.)?(?:citext|hstore|ltree|vector|geometry|geography|cube)\" does not exist",
         "it comes with an extension; put CREATE EXTENSION into a file before this one",
     ),
+    (
+        r"function (?:\w+\.)?(?:uuid_generate_v\w+|crypt|gen_salt|digest|hmac)\(.*does not exist",
+        "it comes with the extension uuid-ossp or pgcrypto; put CREATE EXTENSION into a file before this one",
+    ),
+    (
+        r"schema \"(?:auth|storage|extensions|graphql|realtime|vault)\" does not exist",
+        "Supabase makes it; put a file before this one that makes what is used of it",
+    ),
+    (r"tablespace \"[^\"]+\" does not exist", "tablespaces belong to the server; pg_dump --no-tablespaces"),
+    (
+        r"permission denied (?:for language|to create extension)|must be superuser",
+        "only a superuser may; name a server where our role is one with --server",
+    ),
+    (
+        r"permission denied|must be (?:owner|member|able to SET ROLE)",
+        "who is no superuser cannot give objects away everywhere; set seed.owners to strip",
+    ),
+    (r"must be loaded via \"?shared_preload_libraries", "name a server that preloads it with --server"),
     (r"role \"[^\"]+\" already exists", "roles belong to the server; make it only IF NOT EXISTS in pg_roles"),
     (r"role \"[^\"]+\" does not exist", "create the role in the seed"),
     (r"unrecognized configuration parameter", "the dump is for a newer PostgreSQL; remove the line"),
@@ -64,40 +89,96 @@ class LoadFacts:
     Attributes:
         tables: how many tables the database has now.
         load_s: how long psql took, in seconds.
+        stand_ins: extensions that the server lacks and that functions stand in for.
+        stripped_owners: `file:line: ALTER TABLE ... OWNER TO` for each, when owners are stripped.
+        set_aside: `file:line: CREATE ROLE name` for each statement that was not run.
+        notes: in words, what else differs from what the files say.
+        roles: that the seed's own code made; they may not log in, and nobody else knows of them.
     """
 
     tables: int
     load_s: float
+    stand_ins: tuple[str, ...] = ()
+    stripped_owners: tuple[str, ...] = ()
+    set_aside: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """All of it that a run should tell, in words and in bounds."""
+        lines = [*self.notes, *(f"{line} was set aside" for line in self.set_aside[:_TOLD])]
+        if len(self.set_aside) > _TOLD:
+            lines.append(f"and {len(self.set_aside) - _TOLD} more were set aside")
+        if self.stripped_owners:
+            lines.append(f"{len(self.stripped_owners)} statements about owners were left out")
+        return tuple(lines)
 
 
 async def load(server: Server, database: str, seed: Seed, *, timeout_s: float = 1800.0) -> LoadFacts:
     """Load a seed into a database that is still nobody else's. Its roles (`Lint.roles`) must exist.
 
-    Nothing unlinted is ever run. A failure leaves the database half loaded: the caller drops it.
+    Nothing unlinted is ever run. A failure leaves the database half loaded: the caller drops it. Rights that
+    the seed's code gave to roles are taken back, also after a failure.
 
     Raises:
-        SeedError: a statement failed, or there is no table afterwards; with file, line and psql's message.
+        SeedError: the server lacks something, a statement failed, a role got rights that it may not have, or
+            there is no table afterwards; with file, line and psql's message.
         ServerUnavailable: the server could not be reached, or took longer than `timeout_s` per file.
     """
     checked = await anyio.to_thread.run_sync(lint, seed)
+    ready = await preflight(server, seed)
+    ready.check()
+    async with server.maintenance() as session:
+        before = await rights_of(session)
+        withheld = await give_memberships(session, checked.memberships, before, server.facts.version_num)
+        before = await rights_of(session)
     started = time.monotonic()
-    for script in checked.scripts:
-        await _run(server, database, script, timeout_s)
+    try:
+        for script in checked.scripts:
+            await _run(server, database, script, _rendered(script, database, ready), timeout_s)
+    finally:
+        with anyio.CancelScope(shield=True):
+            found = await _audit(server, checked, before)
     load_s = time.monotonic() - started
+    found.check()
     connection = await server.connect(database)
     try:
         tables = await connection.fetchval(_TABLES)
     finally:
-        await connection.close()
+        await _pg.close(connection)
     if not tables:
         names = ", ".join(script.name for script in checked.scripts)
         raise SeedError(
-            f"the seed ({names}) ran without an error but made no table; does it lack its schema file?"
+            f"the seed ({names}) ran without an error but made no table; list the files of its schema too"
         )
-    return LoadFacts(tables=tables, load_s=load_s)
+    return LoadFacts(
+        tables=tables,
+        load_s=load_s,
+        stand_ins=ready.stand_ins,
+        stripped_owners=checked.stripped_owners,
+        set_aside=(*checked.set_aside, *withheld),
+        notes=(*seed.notes, *ready.notes),
+        roles=found.roles,
+    )
 
 
-async def _run(server: Server, database: str, script: Script, timeout_s: float) -> None:
+def _rendered(script: Script, database: str, ready: Preflight) -> bytes:
+    return script.render(database, unknown_settings=ready.unknown_settings, extensions=ready.replaced)
+
+
+async def _audit(server: Server, checked: Lint, before: Rights) -> Audit:
+    """A DO block may put any SQL together: what it did to roles shows only afterwards."""
+    async with server.maintenance() as session:
+        return await audit(
+            session,
+            before,
+            texts=[script.text for script in checked.scripts],
+            all_ours=server.facts.kind == "embedded",
+        )
+
+
+async def _run(server: Server, database: str, script: Script, data: bytes, timeout_s: float) -> None:
     command = server.psql(database)
     argv = [*command.argv, "-X", "-q", "-w", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-f", "-"]
     env = {**command.env, "PGCLIENTENCODING": "UTF8", "LC_ALL": "C", "PSQL_PAGER": "", "PSQLRC": os.devnull}
@@ -108,7 +189,7 @@ async def _run(server: Server, database: str, script: Script, timeout_s: float) 
             argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         ) as process:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_feed, process, script.data)
+                tasks.start_soon(_feed, process, data)
                 tail = await _tail(process)
             status = await process.wait()
     if scope.cancelled_caught:
@@ -153,7 +234,9 @@ def _failure(script: Script, status: int, said: str) -> SeedError | ServerUnavai
     hint = _HINT.search(after)
     advice = next((advice for words, advice in _ADVICE if re.search(words, message)), None)
     way_out = advice or (hint.group(1) if hint else "mend the statement that begins there")
-    return SeedError(f"{script.name}:{_line(script, int(error['line']), after)}: {message}; {way_out}")
+    place = script.file.place(_line(script, int(error["line"]), after))
+    note = f" ({script.file.note})" if script.file.note else ""
+    return SeedError(f"{place}: {message}; {way_out}{note}")
 
 
 def _line(script: Script, reported: int, after: str) -> int:

@@ -17,6 +17,7 @@ import asyncpg
 
 from redteam_forker.errors import SeedError
 from redteam_forker.names import quote_ident
+from redteam_forker.seeds.quiet import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,11 +29,17 @@ __all__ = ["MoveFacts", "move_dates", "weeks_between"]
 
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _MOVABLE = {
-    "date": "{column} OPERATOR(pg_catalog.+) {days}",
-    "timestamp without time zone": "{column} OPERATOR(pg_catalog.+) pg_catalog.make_interval(days => {days})",
+    "date": "{value} OPERATOR(pg_catalog.+) {days}",
+    "timestamp without time zone": "{value} OPERATOR(pg_catalog.+) pg_catalog.make_interval(days => {days})",
     # The session's zone is UTC, where each day has 24 hours: an instant stays at its UTC clock time.
-    "timestamp with time zone": "{column} OPERATOR(pg_catalog.+) pg_catalog.make_interval(days => {days})",
+    "timestamp with time zone": "{value} OPERATOR(pg_catalog.+) pg_catalog.make_interval(days => {days})",
 }
+_RANGES = {
+    "daterange": "date",
+    "tsrange": "timestamp without time zone",
+    "tstzrange": "timestamp with time zone",
+}
+_MULTIRANGES = {"datemultirange": "daterange", "tsmultirange": "tsrange", "tstzmultirange": "tstzrange"}
 
 _COLUMNS = """
 WITH RECURSIVE base AS (
@@ -113,9 +120,9 @@ def weeks_between(anchor: date, today: date) -> int:
 async def move_dates(connection: asyncpg.Connection, seed: Seed, *, today: date) -> MoveFacts:
     """Move the seed's dates so that its anchor's ISO week becomes today's ISO week.
 
-    Triggers and rules do not fire. NULL and infinity stay. A timestamptz keeps its UTC clock time; its local
-    clock time shifts by an hour where a daylight saving change lies between the two weeks. Populated
-    materialized views are refreshed. The columns are checked also when there is nothing to move.
+    Triggers and rules do not fire. NULL, infinity and empty ranges stay. A timestamptz keeps its UTC clock
+    time; its local clock time shifts by an hour where a daylight saving change lies between the two weeks.
+    Populated materialized views are refreshed. The columns are checked also when there is nothing to move.
 
     Args:
         connection: an administration session on the database, outside a transaction.
@@ -124,7 +131,7 @@ async def move_dates(connection: asyncpg.Connection, seed: Seed, *, today: date)
 
     Raises:
         SeedError: no such column (with those there are), a type that cannot move, a foreign key of which only
-            one side moves, a constraint that the moved rows break, or no right to switch triggers off.
+            one side moves, a constraint that the moved rows break, or tables that are not ours.
     """
     if not seed.moves or seed.anchor is None:
         return MoveFacts(weeks=0, columns=())
@@ -183,9 +190,10 @@ def _find(columns: list[_Column], move: str) -> _Column:
     column = named[0]
     if column.generated:
         raise SeedError(f"seed.moves: {column.label} is generated from other columns; move those instead")
-    if column.type not in _MOVABLE:
+    if column.type not in (*_MOVABLE, *_RANGES, *_MULTIRANGES):
         raise SeedError(
-            f"seed.moves: {column.label} is of type {column.type}; only date, timestamp and timestamptz move"
+            f"seed.moves: {column.label} is of type {column.type}; "
+            "only date, timestamp and timestamptz move, and ranges of them"
         )
     if column.partition_of is not None:
         raise SeedError(f"seed.moves: {column.label} is in a partition; name the partitioned table instead")
@@ -216,14 +224,6 @@ def _check_keys(
 async def _move(
     connection: asyncpg.Connection, columns: list[_Column], moved: list[_Column], weeks: int
 ) -> None:
-    try:
-        await connection.execute("SET LOCAL session_replication_role = replica")
-    except asyncpg.InsufficientPrivilegeError as error:
-        raise SeedError(
-            "seed.moves needs a role that may switch triggers off: use a superuser, or "
-            "GRANT SET ON PARAMETER session_replication_role to it"
-        ) from error
-    await connection.execute("SET LOCAL row_security = off")
     # Check constraints and generated columns may call functions that look names up.
     await connection.execute("SET LOCAL search_path TO DEFAULT")
     names: dict[int, set[str]] = defaultdict(set)
@@ -231,10 +231,35 @@ async def _move(
         # Inheritance children have the column too; each table's own rows move once.
         for row in await connection.fetch(_CHILDREN, column.table):
             names[row["oid"]].add(column.name)
-    for table, moving in names.items():
-        await _rewrite(connection, [column for column in columns if column.table == table], moving, weeks * 7)
+    async with quiet(connection, list(names)):
+        for table, moving in names.items():
+            of_table = [column for column in columns if column.table == table]
+            await _rewrite(connection, of_table, moving, weeks * 7)
     for row in await connection.fetch(_MATERIALIZED):
         await connection.execute(f"REFRESH MATERIALIZED VIEW {row['name']}")
+
+
+def _shifted(type_: str, value: str, days: int) -> str:
+    """An expression for `value`, which is of type `type_`, that many days later."""
+    if type_ in _MULTIRANGES:
+        part = _shifted(_MULTIRANGES[type_], "part", days)
+        return (
+            f"CASE WHEN {value} IS NOT NULL THEN coalesce((SELECT pg_catalog.range_agg({part}) "
+            f"FROM pg_catalog.unnest({value}) AS part), pg_catalog.{type_}()) END"
+        )
+    if type_ in _RANGES:
+        low, high = (
+            _shifted(_RANGES[type_], f"pg_catalog.{end}({value})", days) for end in ("lower", "upper")
+        )
+        bounds = (
+            f"CASE WHEN pg_catalog.lower_inc({value}) THEN '[' ELSE '(' END || "
+            f"CASE WHEN pg_catalog.upper_inc({value}) THEN ']' ELSE ')' END"
+        )
+        return (
+            f"CASE WHEN pg_catalog.isempty({value}) THEN {value} "
+            f"WHEN {value} IS NOT NULL THEN pg_catalog.{type_}({low}, {high}, {bounds}) END"
+        )
+    return _MOVABLE[type_].format(value=value, days=days)
 
 
 async def _rewrite(
@@ -244,7 +269,7 @@ async def _rewrite(
     kept = [column for column in columns if not column.generated]
     targets = ", ".join(quote_ident(column.name) for column in kept)
     values = ", ".join(
-        _MOVABLE[column.type].format(column=quote_ident(column.name), days=days)
+        _shifted(column.type, quote_ident(column.name), days)
         if column.name in moving
         else quote_ident(column.name)
         for column in kept

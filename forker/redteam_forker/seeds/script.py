@@ -3,50 +3,55 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from redteam_forker.errors import SeedError
+from redteam_forker.seeds.archives import restored_bytes, restored_path
+from redteam_forker.seeds.content import gunzipped, is_archive, to_text
+from redteam_forker.seeds.flags import FLAGS
+from redteam_forker.seeds.folders import expanded
+from redteam_forker.seeds.includes import Span, included, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from datetime import date
     from pathlib import Path
 
-__all__ = ["Seed", "SeedFile", "read_seed"]
+__all__ = ["Owners", "Seed", "SeedFile", "read_seed"]
 
-_UTF8_BOM = b"\xef\xbb\xbf"
-_TAR_MAGIC_AT = 257
-_DIGITS = re.compile(r"(\d+)")
+Owners = Literal["create", "strip"]
+
+# Goes into the hash: raise it when the same files would be loaded differently (P13).
+_READER = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedFile:
-    """One SQL file. Its bytes are what is hashed, linted and loaded: the disk is not read twice.
+    """One script. Its text is what is hashed, linted and loaded: the disk is not read twice.
 
     Attributes:
         name: its path relative to the seed's folder, as messages show it.
-        data: its content without a byte order mark, which Postgres would take for a syntax error.
+        data: its text in UTF-8, without a byte order mark; of an archive, the SQL that pg_restore makes of
+            it.
+        spans: which lines come from which file, if it includes others.
+        note: a word on where its lines are, for an archive.
     """
 
     name: str
     data: bytes = field(repr=False)
-
-    @property
-    def encoding(self) -> str:
-        """What the bytes decode by without a loss: UTF-8, else Latin-1 as a byte-for-byte stand-in."""
-        try:
-            self.data.decode()
-        except UnicodeDecodeError:
-            return "latin-1"
-        return "utf-8"
+    spans: tuple[Span, ...] = field(default=(), repr=False)
+    note: str = ""
 
     @property
     def text(self) -> str:
-        """The content as text, by `encoding`."""
-        return self.data.decode(self.encoding)
+        """The content as text."""
+        return self.data.decode()
+
+    def place(self, line: int) -> str:
+        """`file:line` of one of its lines."""
+        return place_of(self.name, self.spans, line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,18 +62,25 @@ class Seed:
         files: in the order in which they are loaded.
         anchor: the day on which the world's dates were written; None if its dates stay as they are.
         moves: `table.column` or `schema.table.column` of the dates that move with the anchor.
+        owners: `create` makes owner roles that are missing, `strip` leaves ownership to whoever loads.
+        allow: names of what would be refused otherwise; see `flags`.
+        notes: what was left out when it was read, in words.
     """
 
     files: tuple[SeedFile, ...]
     anchor: date | None = None
     moves: tuple[str, ...] = ()
+    owners: Owners = "create"
+    allow: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     @cached_property
     def hash(self) -> str:
-        """Hexadecimal SHA-256 over contents, moves and anchor. Not over today's date, nor over file names."""
+        """Hexadecimal SHA-256 over contents and options. Not over today's date, nor over file names."""
         digest = hashlib.sha256()
         parts = [file.data for file in self.files]
         parts.append(self.anchor.isoformat().encode() if self.anchor else b"")
+        parts.append(f"{_READER} {self.owners} {' '.join(sorted(self.allow))}".encode())
         parts.extend(move.encode() for move in self.moves)
         digest.update(len(self.files).to_bytes(8, "big"))
         for part in parts:
@@ -78,20 +90,32 @@ class Seed:
         return digest.hexdigest()
 
 
-def read_seed(base: Path, files: Sequence[str], *, anchor: date | None, moves: Sequence[str]) -> Seed:
-    """Read a seed's files into memory.
+def read_seed(
+    base: Path,
+    files: Sequence[str],
+    *,
+    anchor: date | None,
+    moves: Sequence[str],
+    owners: Owners = "create",
+    allow: Collection[str] = frozenset(),
+) -> Seed:
+    r"""Read a seed's files into memory. Blocks: it may run pg_restore.
 
-    A folder stands for its `*.sql` files in natural order (`2_x` before `10_x`), not those of its folders;
-    where a migration has an `.up.sql` and a `.down.sql`, only the up one is taken.
+    A file is plain SQL, the same packed by gzip, or an archive of pg_dump (custom, tar, directory): its
+    content says which. `\i` and `\ir` are put in place. A folder stands for its `*.sql` files in natural
+    order (`2_x` before `10_x`) without the ways back down; a folder of `migrations` and `seed.sql` for both,
+    in that order.
 
     Args:
         base: the folder that the names are relative to.
         files: names of files or folders, in load order.
         anchor: see `Seed`.
         moves: see `Seed`.
+        owners: see `Seed`.
+        allow: see `Seed`.
 
     Raises:
-        SeedError: a file is not there, is empty of files, or is no plain SQL; it says what to do.
+        SeedError: a file is not there, is no SQL that could be loaded, or is cut off; it says what to do.
     """
     if not files:
         raise SeedError("the seed names no file; list its SQL files under seed.files, in load order")
@@ -99,72 +123,49 @@ def read_seed(base: Path, files: Sequence[str], *, anchor: date | None, moves: S
         raise SeedError(
             "the seed moves dates but has no anchor; set seed.anchor to the day its dates are for"
         )
-    found = [path for name in files for path in _expand(base, name)]
-    read = tuple(_read(base, path) for path in found)
-    return Seed(files=read, anchor=anchor, moves=tuple(moves))
-
-
-def _natural(path: Path) -> list[tuple[int, int, str]]:
-    return [
-        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(path.name) if part
-    ]
-
-
-def _expand(base: Path, name: str) -> list[Path]:
-    path = base / name
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        near = sorted(entry.name for entry in path.parent.glob("*.sql")) if path.parent.is_dir() else []
-        there = f"; there are {', '.join(near[:8])}" if near else ""
-        raise SeedError(f"seed file {name!r} is not in {base}{there}")
-    if (path / "toc.dat").is_file():
-        raise SeedError(_archive(name, "a pg_dump directory"))
-    scripts = sorted((entry for entry in path.glob("*.sql") if entry.is_file()), key=_natural)
-    names = {entry.name for entry in scripts}
-    kept = [
-        entry
-        for entry in scripts
-        if not (
-            entry.name.endswith(".down.sql") and f"{entry.name.removesuffix('.down.sql')}.up.sql" in names
-        )
-    ]
-    if not kept:
+    if owners not in ("create", "strip"):
+        raise SeedError(f"seed.owners is {owners!r}; write create or strip")
+    unknown = sorted(set(allow) - set(FLAGS))
+    if unknown:
         raise SeedError(
-            f"seed folder {name!r} holds no *.sql file; name the files, or the folder they are in"
+            f"seed.allow: {', '.join(unknown)} is no name of what can be allowed; {', '.join(FLAGS)} are"
         )
-    return kept
-
-
-def _read(base: Path, path: Path) -> SeedFile:
-    name = path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
+    notes: list[str] = []
+    found = [path for name in files for path in expanded(base, name, notes)]
     try:
-        data = path.read_bytes()
+        read = tuple(_read(base, path, notes) for path in found)
     except OSError as error:
-        raise SeedError(f"seed file {name!r} cannot be read: {error.strerror}") from error
-    data = data.removeprefix(_UTF8_BOM)
-    _check_plain(name, data)
-    return SeedFile(name=name, data=data)
-
-
-def _archive(name: str, what: str) -> str:
-    return (
-        f"seed file {name!r} is {what}; this version loads plain SQL: "
-        f"make it with `pg_restore --no-owner -f seed.sql {name}` and name seed.sql instead"
+        raise SeedError(f"seed file {str(error.filename)!r} cannot be read: {error.strerror}") from error
+    return Seed(
+        files=read,
+        anchor=anchor,
+        moves=tuple(moves),
+        owners=owners,
+        allow=frozenset(allow),
+        notes=tuple(notes),
     )
 
 
-def _check_plain(name: str, data: bytes) -> None:
-    """Refuse by content, not by name: a `backup.sql` may be an archive."""
-    if data.startswith(b"PGDMP"):
-        raise SeedError(_archive(name, "a pg_dump archive (custom format)"))
-    if data[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar":
-        raise SeedError(_archive(name, "a tar archive"))
-    for magic, tool in ((b"\x1f\x8b", "gunzip"), (b"\x28\xb5\x2f\xfd", "unzstd"), (b"BZh", "bunzip2")):
-        if data.startswith(magic):
-            raise SeedError(f"seed file {name!r} is compressed; unpack it with {tool} and name the SQL file")
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise SeedError(f"seed file {name!r} is UTF-16; make it UTF-8 with `iconv -f UTF-16 -t UTF-8 {name}`")
-    if b"\0" in data:
-        line = data.count(b"\n", 0, data.index(b"\0")) + 1
-        raise SeedError(f"{name}:{line}: a NUL byte, so this is no text file; save it as UTF-8")
+def _read(base: Path, path: Path, notes: list[str]) -> SeedFile:
+    inside = path.is_relative_to(base)
+    name = path.relative_to(base).as_posix() if inside else path.as_posix()
+    if path.is_dir():
+        return _archive(name, restored_path(name, path), notes)
+    packed = path.read_bytes()
+    data = gunzipped(name, packed)
+    if is_archive(name, data):
+        sql = restored_path(name, path) if data is packed else restored_bytes(name, data)
+        return _archive(name, sql, notes)
+
+    def read_plain(inner_name: str, inner: Path) -> str:
+        return to_text(inner_name, inner.read_bytes(), notes)
+
+    root = base if inside and path.resolve().is_relative_to(base.resolve()) else path.parent
+    text, spans = included(name, to_text(name, data, notes), path, root=root, read=read_plain)
+    return SeedFile(name=name, data=text.encode(), spans=spans)
+
+
+def _archive(name: str, sql: bytes, notes: list[str]) -> SeedFile:
+    return SeedFile(
+        name=name, data=to_text(name, sql, notes).encode(), note="a line of what pg_restore -f - prints of it"
+    )

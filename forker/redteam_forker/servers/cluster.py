@@ -25,7 +25,7 @@ __all__ = ["Cluster", "facts_of", "measure"]
 
 
 class Cluster:
-    """A `Server`: both kinds, embedded and existing, end up as one of these."""
+    """A `Server`: every kind ends up as one of these."""
 
     def __init__(self, *, facts: ServerFacts, target: Target, psql: Path) -> None:
         self._facts = facts
@@ -55,6 +55,14 @@ class Cluster:
                 version_num=self._facts.version_num,
                 superuser=self._facts.superuser,
             )
+
+    async def close_to_public(self) -> None:
+        """Take from everybody the two databases that they may enter otherwise, on a server of ours.
+
+        pg_hba.conf forbids it there; grants must agree (P44).
+        """
+        async with self.maintenance() as connection:
+            await connection.execute("REVOKE ALL ON DATABASE postgres, template1 FROM PUBLIC")
 
     def maintenance(self) -> AbstractAsyncContextManager[asyncpg.Connection]:
         """Lend an administration session on the maintenance database for one short operation.
@@ -95,7 +103,7 @@ class Cluster:
 
 
 async def measure(target: Target, *, kind: str, placement: str) -> ServerFacts:
-    """Connect once and ask the server what it is.
+    """Connect once and ask the server what it is; the caller adds what it cannot know of its own files.
 
     Raises:
         asyncpg.PostgresError, OSError, TimeoutError: it cannot be reached; the caller says what that means.
@@ -120,4 +128,5 @@ def facts_of(row: Mapping[str, Any], target: Target, *, kind: str, placement: st
         superuser=row["superuser"],
         placement=placement,
         connections=row["connections"],
+        clone=row["clone"],
     )

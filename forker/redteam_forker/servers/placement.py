@@ -17,7 +17,15 @@ from pathlib import Path
 from redteam_forker.errors import ServerUnavailable
 from redteam_sdk.errors import UsageError
 
-__all__ = ["DISK_ROOTS", "MEMORY_ROOT", "Placement", "choose", "free_bytes"]
+__all__ = [
+    "DISK_ROOTS",
+    "MEMORY_ROOT",
+    "Placement",
+    "available_memory",
+    "choose",
+    "free_bytes",
+    "kept_bytes",
+]
 
 MEMORY_ROOT = Path("/dev/shm")  # noqa: S108 - a mode 0700 directory is made inside it
 DISK_ROOTS = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - likewise
@@ -26,6 +34,9 @@ DISK_ROOTS = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - likewise
 _NEEDED_BYTES = 256 << 20
 # Memory that forks may grow into before tmpfs is a risk for the machine.
 _MEMORY_BUDGET_BYTES = 2 << 30
+# What a cluster that is kept may take up while nobody uses it: a share of all that there is, and a cap.
+_KEPT_SHARE = {"memory": 8, "disk": 10, "reflink": 10}
+_KEPT_CAP_BYTES = {"memory": 4 << 30, "disk": 20 << 30, "reflink": 20 << 30}
 _FICLONE = 0x40049409
 _MIB = 1 << 20
 
@@ -38,11 +49,13 @@ class Placement:
         root: an existing directory that we may write to.
         kind: `reflink`, `memory` or `disk`.
         reason: why this one, in words, for the person who wonders about speed.
+        file_system: its name as the kernel has it, for example `xfs`; empty where that is not known.
     """
 
     root: Path
     kind: str
     reason: str
+    file_system: str
 
     @property
     def clones(self) -> bool:
@@ -67,7 +80,7 @@ def choose(
     if data_root is not None:
         root = _usable(data_root)
         kind = _kind(root)
-        return Placement(root=root, kind=kind, reason=f"the data root that was given, {_DESCRIBED[kind]}")
+        return _placement(root, kind, f"the data root that was given, {_DESCRIBED[kind]}")
     disks = [
         root
         for root in disk_roots
@@ -75,17 +88,14 @@ def choose(
     ]
     for root in disks:
         if _has_reflink(root):
-            return Placement(root=root, kind="reflink", reason="a file system that clones files")
-    available = min(free_bytes(memory_root), _available_memory())
+            return _placement(root, "reflink", "a file system that clones files")
+    available = min(free_bytes(memory_root), available_memory())
     if os.access(memory_root, os.W_OK | os.X_OK) and available >= _MEMORY_BUDGET_BYTES:
-        return Placement(
-            root=memory_root,
-            kind="memory",
-            reason=f"memory: {available // _MIB} MB are free and no disk here clones files",
-        )
+        reason = f"memory: {available // _MIB} MB are free and no disk here clones files"
+        return _placement(memory_root, "memory", reason)
     if disks:
         why = f"{available // _MIB} MB of memory are too few and no disk here clones files"
-        return Placement(root=disks[0], kind="disk", reason=f"disk: {why}")
+        return _placement(disks[0], "disk", f"disk: {why}")
     raise ServerUnavailable(
         f"no room for a database cluster: {_NEEDED_BYTES // _MIB} MB are needed in "
         f"{', '.join(map(str, disk_roots))} or {memory_root}; free some, or name another data root"
@@ -97,6 +107,23 @@ _DESCRIBED = {
     "memory": "in memory",
     "disk": "on disk",
 }
+
+
+def _placement(root: Path, kind: str, reason: str) -> Placement:
+    return Placement(root=root, kind=kind, reason=reason, file_system=_file_system(root))
+
+
+def kept_bytes(root: Path, kind: str) -> int:
+    """How much a cluster in `root` may take up while it is stopped and kept for the next launch, in bytes.
+
+    An eighth of the machine's memory and at most 4 GiB, or a tenth of the disk and at most 20 GiB.
+    """
+    if kind == "memory":
+        total = _memory()
+    else:
+        stat = os.statvfs(root)
+        total = stat.f_blocks * stat.f_frsize
+    return min(total // _KEPT_SHARE[kind], _KEPT_CAP_BYTES[kind])
 
 
 def _usable(data_root: Path) -> Path:
@@ -135,7 +162,7 @@ def free_bytes(root: Path) -> int:
 def _kind(root: Path) -> str:
     if _has_reflink(root):
         return "reflink"
-    return "memory" if _is_memory(root) else "disk"
+    return "memory" if _file_system(root) == "tmpfs" else "disk"
 
 
 def _has_reflink(root: Path) -> bool:
@@ -150,23 +177,31 @@ def _has_reflink(root: Path) -> bool:
     return True
 
 
-def _is_memory(root: Path) -> bool:
-    """Whether the deepest mount above `root` is a tmpfs, by the kernel's own table (Linux)."""
+def _file_system(root: Path) -> str:
+    """The kind of the deepest mount above `root`, by the kernel's own table; empty where there is none."""
     try:
         mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return False
-    best, memory = "", False
+        return ""
+    best, found = "", ""
     for line in mounts:
         _, point, kind, *_ = line.split(" ")
         point = point.encode().decode("unicode_escape")
-        inside = root.is_relative_to(point)
-        if inside and len(point) >= len(best):
-            best, memory = point, kind == "tmpfs"
-    return memory
+        if len(point) >= len(best) and root.is_relative_to(point):
+            best, found = point, kind
+    return found
 
 
-def _available_memory() -> int:
+def _memory() -> int:
+    """The machine's memory, or the container's limit, in bytes."""
+    total = _first_number(Path("/proc/meminfo"), r"^MemTotal:\s+(\d+) kB") << 10
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):
+        cap = _first_number(Path("/sys/fs/cgroup") / limit, r"^(\d+)$")
+        total = min(total, cap) if cap else total
+    return total
+
+
+def available_memory() -> int:
     """Bytes that may be taken now: the machine's, or what the container's limit leaves."""
     available = _first_number(Path("/proc/meminfo"), r"^MemAvailable:\s+(\d+) kB") << 10
     for group, limit, used in (

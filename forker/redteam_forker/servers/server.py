@@ -19,7 +19,7 @@ class ServerFacts:
     """What was measured of a server when it was opened. Safe to print: no secret is in it.
 
     Attributes:
-        kind: `embedded` or `existing`.
+        kind: `embedded`, `docker` or `existing`.
         version: as the server says it, for example `18.6`.
         version_num: as the server says it, for example 180006.
         host: the directory of its socket, or a host name or address; what a context's allow-list must name.
@@ -28,6 +28,10 @@ class ServerFacts:
         superuser: whether our own role on it is a superuser.
         placement: where the data directory lies and why, in words; empty for a server that is not ours.
         connections: how many sessions it admits to roles that are no superuser.
+        clone: whether a database is copied by `file_copy_method = clone`: tried out on a server of ours,
+        taken from the server's own setting elsewhere.
+        file_system: the name of the data directory's file system, for example `xfs`; empty if not known.
+        shared: whether other launches may be using the same cluster, and it is kept when they are over.
     """
 
     kind: str
@@ -39,6 +43,14 @@ class ServerFacts:
     superuser: bool
     placement: str
     connections: int
+    clone: bool = False
+    file_system: str = ""
+    shared: bool = False
+
+    @property
+    def ours(self) -> bool:
+        """Whether settings and pg_hba.conf are ours, so that the cluster holds nothing but throwaway data."""
+        return self.kind != "existing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["ADMIN", "CONNECTIONS", "HBA", "INITDB", "PORT", "postgresql_conf"]
+import hashlib
+import json
+
+__all__ = [
+    "ADMIN",
+    "CONNECTIONS",
+    "CONTAINER_HBA",
+    "HBA",
+    "INITDB",
+    "PORT",
+    "command_flags",
+    "fingerprint",
+    "postgresql_conf",
+]
 
 # Not `postgres`: a dump that names its owner so gets an ordinary role of that name, not our superuser.
 ADMIN = "rt_admin"
@@ -31,8 +44,16 @@ local sameuser all     scram-sha-256
 local all      all     reject
 """
 
+# The same in a container, where the network is the way in; only its own first start uses the socket.
+CONTAINER_HBA = f"""\
+local all      {ADMIN} scram-sha-256
+host  all      {ADMIN} all scram-sha-256
+host  sameuser all     all scram-sha-256
+"""
+
 _SETTINGS: dict[str, str | int] = {
-    # The data is disposable: nothing is flushed for its own sake. Such a cluster is never started twice.
+    # The data is disposable: nothing is flushed for its own sake. After the machine crashed, it is never
+    # started again.
     "fsync": "off",
     "full_page_writes": "off",
     "synchronous_commit": "off",
@@ -57,6 +78,7 @@ _SETTINGS: dict[str, str | int] = {
     "shared_preload_libraries": "",  # a background worker can hold a template open (P05)
     "password_encryption": "scram-sha-256",
     "temp_file_limit": "1GB",
+    "max_notify_queue_pages": 32768,  # 256 MB: one session that listens and sits could fill 8 GB (P53)
     "idle_in_transaction_session_timeout": "5min",
     "TimeZone": "UTC",
     "log_timezone": "UTC",
@@ -76,16 +98,41 @@ _SETTINGS: dict[str, str | int] = {
 }
 
 
-def postgresql_conf(*, sockets: str, clones: bool, small_shared_memory: bool) -> str:
+# A cluster that is kept is started again after its processes were killed: maybe in the middle of a page, and
+# without a commit lost that somebody was told of. Neither costs a flush to the disk.
+_KEPT: dict[str, str | int] = {"full_page_writes": "on", "synchronous_commit": "on"}
+
+# What a container's own image decides, or what not every version from 15 on knows.
+_NOT_IN_CONTAINERS = frozenset({"io_method", "listen_addresses", "max_notify_queue_pages", "port"})
+
+
+def fingerprint() -> str:
+    """A name for all of this: data made under another is not used again."""
+    parts = [INITDB, HBA, _SETTINGS, _KEPT]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def command_flags() -> list[str]:
+    """The settings as arguments of `postgres`, for a container of any version from 15 on."""
+    flags = []
+    for name, value in _SETTINGS.items():
+        if name not in _NOT_IN_CONTAINERS:
+            flags += ["-c", f"{name}={value}"]
+    return flags
+
+
+def postgresql_conf(*, sockets: str, clones: bool, small_shared_memory: bool, kept: bool = False) -> str:
     """The text of postgresql.conf.
 
     Args:
         sockets: the socket's directory.
         clones: whether files on the data's file system can be cloned.
         small_shared_memory: whether /dev/shm is too small for the server's shared segments (P91).
+        kept: whether the cluster outlives its processes.
     """
     settings = {
         **_SETTINGS,
+        **(_KEPT if kept else {}),
         "unix_socket_directories": sockets,
         "file_copy_method": "clone" if clones else "copy",
         "dynamic_shared_memory_type": "mmap" if small_shared_memory else "posix",

@@ -1,4 +1,4 @@
-"""The process between the one that opened an embedded server and PostgreSQL. It is run by its path.
+"""The process between those who use an embedded server and PostgreSQL. It is run by its path.
 
     owner ──pipe──► supervisor ──► postgres
 
@@ -8,7 +8,8 @@ the supervisor itself is killed, the kernel ends `postgres` (PR_SET_PDEATHSIG). 
 removes the cluster's directory last, and what a killed supervisor left, the next start sweeps.
 
 Standard library only, and few modules of it: every millisecond here is one of each start. One JSON line in
-(the plan, `servers/embedded.py` writes it), then `stop`; one JSON line out per event.
+(the plan, `servers/embedded.py` writes it), then `stop`; one JSON line out per event. `servers/keeper.py` is
+the same for a cluster that is kept.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ _IMMEDIATE_STOP_S = 10.0
 _HEARTBEAT_S = 2.0
 
 
-class Owner:
-    """The other end of the pipe, and what it wants of us."""
+class Wishes:
+    """What is wanted of us, and the signals that wake us."""
 
     def __init__(self) -> None:
         self.wish: str | None = None  # `stop`, or `gone`
-        self._pid = os.getppid()
-        self._read, write = os.pipe()
+        self._wake, write = os.pipe()
+        os.set_blocking(self._wake, False)
         os.set_blocking(write, False)
-        # A child that ends, or a SIGTERM to us, wakes the select below.
+        # A child that ends, or a SIGTERM to us, wakes the select.
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._terminated)
@@ -56,6 +57,31 @@ class Owner:
 
     def _terminated(self, *_: object) -> None:
         self.wish = self.wish or "stop"
+
+    def _select(self, watched: list[Any], seconds: float) -> list[Any]:
+        ready, _, _ = select.select([self._wake, *watched], [], [], min(seconds, _HEARTBEAT_S))
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        return ready
+
+    def wait(self, seconds: float) -> None:
+        """Return when a child ended, a wish came in, or the time is over."""
+        raise NotImplementedError
+
+    def tell(self, event: str, **facts: object) -> None:
+        """Send an event to whoever is there."""
+        raise NotImplementedError
+
+    def shut(self) -> None:
+        """The server is being stopped: nobody new can have it."""
+
+
+class Owner(Wishes):
+    """The other end of the pipe."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pid = os.getppid()
 
     def plan(self) -> dict[str, Any] | None:
         """The first line, or None when the owner died before it wrote one."""
@@ -70,11 +96,7 @@ class Owner:
 
     def wait(self, seconds: float) -> None:
         """Return when a child ended, a wish came in, or the time is over."""
-        watched = [self._read] if self.wish == "gone" else [self._read, 0]
-        ready, _, _ = select.select(watched, [], [], min(seconds, _HEARTBEAT_S))
-        if self._read in ready:
-            os.read(self._read, 4096)
-        if 0 in ready:
+        if 0 in self._select([] if self.wish == "gone" else [0], seconds):
             self.wish = "stop" if os.read(0, 4096) else "gone"
         # Somebody may have forked the owner and so hold our pipe open; a parent cannot be faked.
         if os.getppid() != self._pid:
@@ -95,14 +117,20 @@ def main() -> int:
     if plan is None:
         return 1
     try:
-        if _initialise(plan, owner):
-            _serve(plan, owner)
+        if initialise(plan, owner):
+            configure(plan)
+            serve(plan, owner)
     except OSError as error:
         owner.tell("failed", message=f"{error.strerror}: {error.filename}")
     finally:
-        for directory in plan["remove"]:
-            shutil.rmtree(directory, ignore_errors=True)
+        remove(plan)
     return 0
+
+
+def remove(plan: dict[str, Any]) -> None:
+    """Remove all that the cluster has."""
+    for directory in plan["remove"]:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _spawn(
@@ -138,12 +166,12 @@ def _spawn(
     )
 
 
-def _initialise(plan: dict[str, Any], owner: Owner) -> bool:
+def initialise(plan: dict[str, Any], owner: Wishes) -> bool:
+    """Run initdb; whether there is a cluster now."""
     data, home = Path(plan["data"]), Path(plan["home"])
     secret = home / "secret"
-    for directory in (data, Path(plan["sockets"])):
-        directory.mkdir(mode=0o700)
-        _give(directory, plan)
+    data.mkdir(mode=0o700)
+    _give(data, plan)
     try:
         descriptor = os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         os.write(descriptor, plan["password"].encode() + b"\n")
@@ -165,15 +193,29 @@ def _initialise(plan: dict[str, Any], owner: Owner) -> bool:
     if process.returncode != 0:
         owner.tell("failed", message=_tail(home / "log"))
         return False
-    for name, text in plan["files"].items():
-        (data / name).write_text(text, encoding="utf-8")
-        _give(data / name, plan)
     if plan["top_directory"]:
         _mark_top(data / "base")
     return True
 
 
-def _serve(plan: dict[str, Any], owner: Owner) -> None:
+def configure(plan: dict[str, Any]) -> None:
+    """Write the configuration, and clear away what killed processes left."""
+    data = Path(plan["data"])
+    for name, text in plan["files"].items():
+        (data / name).write_text(text, encoding="utf-8")
+        _give(data / name, plan)
+    # We hold the cluster's lock, so none of its processes lives: these are of killed ones, and PostgreSQL
+    # believes in them where the process id is in use again.
+    (data / "postmaster.pid").unlink(missing_ok=True)
+    sockets = Path(plan["sockets"])
+    sockets.mkdir(mode=0o700, exist_ok=True)
+    _give(sockets, plan)
+    for stale in sockets.iterdir():
+        stale.unlink()
+
+
+def serve(plan: dict[str, Any], owner: Wishes) -> bool:
+    """Run `postgres` until it is not wanted any more; whether it ended in order."""
     home = Path(plan["home"])
     log = os.open(home / "log", os.O_WRONLY | os.O_TRUNC | os.O_APPEND, 0o600)
     process = _spawn(plan, [f"{plan['bin']}/postgres", "-D", plan["data"]], log, signal.SIGQUIT)
@@ -183,7 +225,8 @@ def _serve(plan: dict[str, Any], owner: Owner) -> None:
         owner.wait(_HEARTBEAT_S)
     if process.poll() is not None:
         owner.tell("died", message=_tail(home / "log"))
-        return
+        return False
+    owner.shut()
     # SIGINT is a fast stop, SIGQUIT an immediate one. Killing comes last: it would leave children behind
     # (P86).
     steps = [
@@ -199,7 +242,8 @@ def _serve(plan: dict[str, Any], owner: Owner) -> None:
             if owner.wish == "gone" and number == signal.SIGINT:
                 break
         if process.poll() is not None:
-            return
+            return number == signal.SIGINT and process.returncode == 0
+    return False
 
 
 def _give(path: Path, plan: dict[str, Any]) -> None:

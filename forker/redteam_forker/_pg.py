@@ -28,7 +28,7 @@ _CLOSE_TIMEOUT_S = 5.0
 
 # Every value that a session prints must look the same on every server and in every time zone (P62).
 _PINNED = {
-    "application_name": "forker",
+    "application_name": "",  # everybody can read it, and a model that reads of a test behaves as in one (P49)
     "bytea_output": "hex",
     "client_encoding": "UTF8",
     "DateStyle": "ISO, YMD",
@@ -122,7 +122,9 @@ async def close(connection: asyncpg.Connection) -> None:
     """Close a session, also in a cancelled scope, and within a bound: at the worst the socket is just cut."""
     with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True) as scope:
         # A session that died under us has nothing to say that its last statement did not say.
-        with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        with contextlib.suppress(
+            asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError
+        ):
             await connection.close()
     if scope.cancelled_caught:
         connection.terminate()
@@ -143,7 +145,8 @@ def translated(doing: str, fault: type[EnvironmentFault] = EnvironmentFault) -> 
     except asyncpg.PostgresError as error:
         advice, retryable = _advice(error)
         raise fault(f"{doing}: {error.args[0]}{advice}", retryable=retryable) from error
-    except asyncpg.InterfaceError as error:
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        # The second is what a session that is cut in the middle of a statement's preparation raises.
         raise fault(f"{doing}: the session was lost ({error})", retryable=True) from error
     except TimeoutError as error:
         raise fault(f"{doing}: the server did not answer in time", retryable=True) from error

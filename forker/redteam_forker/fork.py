@@ -1,4 +1,10 @@
-"""Forks: a private, writable clone of a template for each conversation, with a role that reaches it alone."""
+"""Forks: a private, writable clone of a template for each conversation, with a role that reaches it alone.
+
+    create_warm ─► check_out ─► close_fork ─► drop_fork | keep_fork     create_fork is the first two in one
+
+With a registry each step changes the fork's row in the same transaction as the fork itself, and is refused
+when the fork is not ours any more. Without one, on servers that nobody else uses, there is no row.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +13,40 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
+import asyncpg
 
 from redteam_forker import _pg, database, role
 from redteam_forker.errors import DropFailed, ForkUnavailable, ServerUnavailable
 from redteam_forker.names import fork_name, quote_ident
+from redteam_forker.registry import not_ours, session_of
 from redteam_forker.sql import query
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
-    import asyncpg
+    from collections.abc import AsyncIterator
 
+    from redteam_forker.registry import Registry
     from redteam_forker.servers.server import Server, ServerFacts
     from redteam_forker.template import Template
 
-__all__ = ["Fork", "Settled", "close_fork", "connect_fork_admin", "create_fork", "drop_fork", "list_forks"]
+__all__ = [
+    "Fork",
+    "Settled",
+    "Warm",
+    "check_out",
+    "close_fork",
+    "connect_fork_admin",
+    "create_fork",
+    "create_warm",
+    "drop_by_name",
+    "drop_fork",
+    "keep_fork",
+    "list_forks",
+]
 
 _SETTLE_S = 2.0
 _POLL_S = 0.02
+_FORGET_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +60,7 @@ class Fork:
         port: the server's.
         watermark: every transaction of the fork has a 64-bit id from this one on; what it copied has lower
         ones.
-        created_s: how long making it took, in seconds.
+        created_s: how long making it took, in seconds; of a warm fork, in advance.
         reaches: the databases that its role may connect to, as measured; this one and no other on an embedded
         server.
     """
@@ -74,74 +97,181 @@ class Settled:
     late: int
 
 
-async def create_fork(server: Server, template: Template, *, lifetime_s: float) -> Fork:
-    """Clone a template and give the clone a role of its own; failed or cancelled, leave nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warm:
+    """A fork that waits: whole, but its role has no login, no password, and no CONNECT.
 
-    Args:
-        server: the template's.
-        template: what to clone.
-        lifetime_s: seconds after which the role's password is not accepted any more, whatever else happens.
+    Attributes:
+        name, watermark, created_s, reaches: as of the `Fork` that it becomes.
+    """
+
+    name: str
+    watermark: int
+    created_s: float
+    reaches: tuple[str, ...]
+
+
+async def create_warm(
+    server: Server, template: Template, *, registry: Registry | None = None, label: str = ""
+) -> Warm:
+    """Clone a template and leave the clone closed; failed or cancelled, leave nothing.
 
     Raises:
-        UsageError: the lifetime is not positive.
-        ForkUnavailable: the server did not make it.
+        ForkUnavailable: the server did not make it, or the registry is out of reach.
         DropFailed: it did not, and something could not be removed again.
     """
-    if lifetime_s <= 0:
-        raise UsageError(f"a fork's lifetime must be more than {lifetime_s} seconds")
     began = anyio.current_time()
     name = fork_name(server.facts.instance, template.hash)
-    password = role.new_password()
-    with _pg.translated(f"cannot make fork {name!r} of template {template.name!r}", ForkUnavailable):
-        async with server.maintenance() as connection, contextlib.AsyncExitStack() as undo:
-            creator = await database.creator_of(connection)
-            undo.push_async_callback(database.discard, server, creator, (name,), (name,))
-            row = await _create(connection, server.facts, template, _Login(name, password, lifetime_s))
-            undo.pop_all()
-    return Fork(
+    async with _creating(server, template, name, registry=registry, label=label) as connection:
+        registered = [] if registry is None else [registry.moved(name, "warm")]
+        await role.execute_shared(connection, [*_dressing(server.facts, template, name), *registered])
+        row = await connection.fetchrow(query("fork_facts"), name)
+    return Warm(
         name=name,
-        password=password,
-        host=server.facts.host,
-        port=server.facts.port,
         watermark=row["watermark"],
         created_s=anyio.current_time() - began,
         reaches=_reaches(server.facts, name, row["reaches"]),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Login:
-    name: str
-    password: str = field(repr=False)
-    lifetime_s: float
+async def check_out(
+    server: Server, warm: Warm, *, lifetime_s: float, registry: Registry | None = None, label: str = ""
+) -> Fork:
+    """Let a warm fork's role in. Once only; if it fails or is cancelled, the fork can only be dropped.
+
+    Args:
+        server: the fork's.
+        warm: which.
+        lifetime_s: seconds after which the role's password is not accepted any more, whatever else happens.
+        registry: where the fork is registered.
+        label: what to call it there.
+
+    Raises:
+        UsageError: the lifetime is not positive.
+        ForkUnavailable: the fork is not ours any more, is damaged, or the server did not do it.
+    """
+    _check_lifetime(lifetime_s)
+    name, password = warm.name, role.new_password()
+    doing = f"cannot check fork {name!r} out"
+    with _pg.translated(doing, ForkUnavailable):
+        async with session_of(server, registry) as connection:
+            registered = [] if registry is None else [registry.moved(name, "leased", label=label)]
+            try:
+                await role.execute_shared(connection, [*registered, *_login(name, password, lifetime_s)])
+            except asyncpg.PostgresError as error:
+                refused = not_ours(error, name)
+                if refused is None:
+                    raise
+                raise refused from error
+    return _fork(server.facts, warm, password)
 
 
-async def _create(
-    connection: asyncpg.Connection, facts: ServerFacts, template: Template, login: _Login
-) -> asyncpg.Record:
-    name = login.name
-    file_copy = database.is_file_copy_better(facts, template.size_bytes)
-    await database.clone(connection, name, template.name, file_copy=file_copy)
-    valid_until = await connection.fetchval(query("lifetime"), login.lifetime_s)
-    statements = [
-        *role.login_statements(
-            name,
-            verifier=role.scram_verifier(login.password),
-            group=template.group,
-            valid_until=valid_until,
-        ),
+async def create_fork(
+    server: Server,
+    template: Template,
+    *,
+    lifetime_s: float,
+    registry: Registry | None = None,
+    label: str = "",
+) -> Fork:
+    """Clone a template and give the clone a role of its own; failed or cancelled, leave nothing.
+
+    Args:
+        server: the template's.
+        template: what to clone.
+        lifetime_s: seconds after which the role's password is not accepted any more, whatever else happens.
+        registry: where to register it; None on a server that nobody else uses.
+        label: what to call it there.
+
+    Raises:
+        UsageError: the lifetime is not positive.
+        ForkUnavailable: the server did not make it, or the registry is out of reach.
+        DropFailed: it did not, and something could not be removed again.
+    """
+    _check_lifetime(lifetime_s)
+    began = anyio.current_time()
+    name, password = fork_name(server.facts.instance, template.hash), role.new_password()
+    async with _creating(server, template, name, registry=registry, label=label) as connection:
+        dressing = _dressing(server.facts, template, name)
+        registered = [] if registry is None else [registry.moved(name, "leased")]
+        login = _login(name, password, lifetime_s)
+        await role.execute_shared(connection, [*dressing, *login, *registered])
+        row = await connection.fetchrow(query("fork_facts"), name)
+    warm = Warm(
+        name=name,
+        watermark=row["watermark"],
+        created_s=anyio.current_time() - began,
+        reaches=_reaches(server.facts, name, row["reaches"]),
+    )
+    return _fork(server.facts, warm, password)
+
+
+@contextlib.asynccontextmanager
+async def _creating(
+    server: Server, template: Template, name: str, *, registry: Registry | None, label: str
+) -> AsyncIterator[asyncpg.Connection]:
+    """A clone named `name` for the scope to finish; of a scope that fails nothing is left, its row last."""
+    if registry is not None:
+        await registry.ensure_held()
+    with _pg.translated(f"cannot make fork {name!r} of template {template.name!r}", ForkUnavailable):
+        async with session_of(server, registry) as connection, contextlib.AsyncExitStack() as undo:
+            if registry is None:
+                creator = await database.creator_of(connection)
+            else:
+                undo.push_async_callback(_forget, registry, name)
+                creator = await registry.intend(connection, name, template=template.name, label=label)
+            undo.push_async_callback(database.discard, server, creator, (name,), (name,))
+            file_copy = database.is_file_copy_better(server.facts, template.size_bytes)
+            await database.clone(connection, name, template.name, file_copy=file_copy)
+            yield connection
+            undo.pop_all()
+
+
+async def _forget(registry: Registry, name: str) -> None:
+    """Delete the row of a fork that was not made; a sweep does it if we cannot."""
+    registry.abandon(name)
+    with (
+        anyio.move_on_after(_FORGET_TIMEOUT_S, shield=True),
+        contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ServerUnavailable),
+    ):
+        await registry.forget(name)
+
+
+def _dressing(facts: ServerFacts, template: Template, name: str) -> list[str]:
+    """What makes a bare clone a warm fork."""
+    return [
+        *role.role_statements(name, group=template.group, version_num=facts.version_num),
         *role.adoption(facts, name),
         *(role.setting_statement(setting, name) for setting in template.settings),
-        # Last: nobody gets in before all else is in place.
         f"ALTER DATABASE {quote_ident(name)} ALLOW_CONNECTIONS true",
     ]
-    await role.execute_shared(connection, statements)
-    return await connection.fetchrow(query("fork_facts"), name)
+
+
+def _login(name: str, password: str, lifetime_s: float) -> tuple[str, ...]:
+    return role.login_statements(name, verifier=role.scram_verifier(password), lifetime_s=lifetime_s)
+
+
+def _fork(facts: ServerFacts, warm: Warm, password: str) -> Fork:
+    return Fork(
+        name=warm.name,
+        password=password,
+        host=facts.host,
+        port=facts.port,
+        watermark=warm.watermark,
+        created_s=warm.created_s,
+        reaches=warm.reaches,
+    )
+
+
+def _check_lifetime(lifetime_s: float) -> None:
+    if lifetime_s <= 0:
+        raise UsageError(f"a fork's lifetime must be more than {lifetime_s} seconds")
 
 
 def _reaches(facts: ServerFacts, name: str, granted: list[str]) -> tuple[str, ...]:
-    """What the grants allow and, where pg_hba.conf is ours, that allows too: a role's namesake only."""
-    return tuple(database for database in granted if facts.kind != "embedded" or database == name)
+    """Itself, and what grants allow besides; a pg_hba.conf of ours allows nothing but itself."""
+    elsewhere = () if facts.ours else granted
+    return tuple(sorted({name, *elsewhere}))
 
 
 async def connect_fork_admin(server: Server, fork: Fork) -> asyncpg.Connection:
@@ -153,21 +283,30 @@ async def connect_fork_admin(server: Server, fork: Fork) -> asyncpg.Connection:
     return await server.connect(fork.name)
 
 
-async def close_fork(server: Server, fork: Fork, *, settle_s: float = _SETTLE_S) -> Settled:
+async def close_fork(
+    server: Server, fork: Fork, *, settle_s: float = _SETTLE_S, registry: Registry | None = None
+) -> Settled:
     """Shut the fork's role out, wait for what it is still doing, and end its sessions. The data stays.
 
     Args:
         server: the fork's.
         fork: which.
         settle_s: how long open transactions and statements are waited for, in seconds.
+        registry: where the fork is registered.
 
     Raises:
-        ForkUnavailable: the sessions cannot be ended.
+        ForkUnavailable: the sessions cannot be ended, or the fork is not ours any more, so that what happened
+        in it is lost.
     """
     with _pg.translated(f"cannot close fork {fork.name!r}", ForkUnavailable):
+        if registry is not None and await registry.move(fork.name, "closing") == "taken":
+            raise ForkUnavailable(
+                f"fork {fork.name!r} is not ours any more: the registry took this launcher for gone, "
+                "and the fork was swept or dropped"
+            )
         async with server.maintenance() as connection:
-            await role.execute_shared(connection, [f"ALTER ROLE {quote_ident(fork.name)} NOLOGIN"])
             began = anyio.current_time()
+            cut = await role.shut_out(connection, fork.name, patience_s=settle_s)
             late = await connection.fetchval(query("busy_sessions"), fork.name)
             while late and anyio.current_time() < began + settle_s:
                 await anyio.sleep(_POLL_S)
@@ -180,41 +319,63 @@ async def close_fork(server: Server, fork: Fork, *, settle_s: float = _SETTLE_S)
         raise ForkUnavailable(
             f"a session of fork {fork.name!r} does not end; its rows cannot be compared now"
         )
-    return Settled(waited_s=waited_s, late=late)
+    return Settled(waited_s=waited_s, late=late + cut)
 
 
-async def drop_fork(server: Server, fork: Fork) -> None:
+async def keep_fork(server: Server, fork: Fork, *, registry: Registry) -> None:
+    """Let a fork of ours stay after us, until somebody drops it by its name. Its role is shut out.
+
+    Raises:
+        ForkUnavailable: it is not ours any more, or the server did not do it.
+    """
+    with _pg.translated(f"cannot keep fork {fork.name!r}", ForkUnavailable):
+        if await registry.move(fork.name, "kept") == "taken":
+            raise ForkUnavailable(f"fork {fork.name!r} cannot be kept: it is not ours any more")
+        async with server.maintenance() as connection:
+            await role.shut_out(connection, fork.name)
+
+
+async def drop_fork(server: Server, fork: Fork, *, registry: Registry | None = None) -> bool:
     """Drop a fork's database and role, whoever is connected, and verify in the catalog that both are gone.
 
     Finishes what an interrupted drop began; a fork that is gone is no error. Cancellation waits for it,
-    within `database.DROP_TIMEOUT_S`.
+    within `database.DROP_TIMEOUT_S`. A fork that cannot be dropped is left to the next sweep.
+
+    Returns:
+        Whether it was ours to drop; False when somebody kept it (`redteam forks keep`) or took it over.
 
     Raises:
         DropFailed: the catalog still shows it.
     """
-    doing = f"cannot drop fork {fork.name!r}"
-    with (
-        anyio.move_on_after(database.DROP_TIMEOUT_S, shield=True) as scope,
-        _pg.translated(doing, DropFailed),
-    ):
-        async with server.maintenance() as connection:
-            left = {row["what"] for row in await connection.fetch(query("left_of"), fork.name)}
-            if "role" in left:
-                # No new session may come in while the old ones are ended (P31).
-                await role.execute_shared(connection, [f"ALTER ROLE {quote_ident(fork.name)} NOLOGIN"])
-            if "database" in left:
-                await database.drop(connection, server, fork.name)
-            # After the database, on which the role had its rights (P39).
-            await database.drop_role(connection, fork.name)
-            left = {row["what"] for row in await connection.fetch(query("left_of"), fork.name)}
+    return await drop_by_name(server, fork.name, registry=registry)
+
+
+async def drop_by_name(server: Server, name: str, *, registry: Registry | None) -> bool:
+    """Drop a fork of which only the name is known; like `drop_fork`."""
+    doing, done = f"cannot drop fork {name!r}", False
+    try:
+        with (
+            anyio.move_on_after(database.DROP_TIMEOUT_S, shield=True) as scope,
+            _pg.translated(doing, DropFailed),
+        ):
+            if registry is not None and await registry.move(name, "dropping") != "dropping":
+                done = True
+                return False
+            async with session_of(server, registry) as connection:
+                await database.remove(connection, server, name)
+            if registry is not None:
+                await registry.forget(name)
+            done = True
+    finally:
+        if registry is not None and not done:
+            registry.abandon(name)
     if scope.cancelled_caught:
         raise DropFailed(f"{doing}: not done after {database.DROP_TIMEOUT_S:.0f} s", retryable=True)
-    if left:
-        raise DropFailed(f"{doing}: the catalog still shows its {' and its '.join(sorted(left))}")
+    return True
 
 
 async def list_forks(server: Server) -> list[str]:
-    """The names of all forks on the server, half made or half dropped ones and templates in building too.
+    """The names of all forks on the server, half made or half dropped ones too, registered or not.
 
     Raises:
         ServerUnavailable: the server cannot be asked.

@@ -1,7 +1,8 @@
 """Names of databases and roles, and the one place where an identifier is quoted.
 
 A name is `rt_<server 4>_<template 8>_<random 16>`: base32 in lower case, 33 bytes, so it is never cut at
-Postgres' 63 bytes and says nothing of a tenant or a test to whoever lists databases.
+Postgres' 63 bytes and says nothing of a tenant or a test to whoever lists databases. What a template is built
+under has `build_` and ten letters in the place of the random part: found without a builder, it is garbage.
 """
 
 from __future__ import annotations
@@ -13,10 +14,21 @@ import secrets
 
 from redteam_sdk.errors import InternalError
 
-__all__ = ["OWN_NAME", "fork_name", "instance_tag", "is_own", "quote_ident", "quote_literal", "template_name"]
+__all__ = [
+    "OWN_NAME",
+    "build_name",
+    "fork_name",
+    "instance_tag",
+    "is_own",
+    "quote_ident",
+    "quote_literal",
+    "template_name",
+]
 
 _MAX_IDENTIFIER_BYTES = 63
-OWN_NAME = re.compile(r"\Art_[a-z2-7]{4}_[a-z2-7]{8}_(?:[a-z2-7]{16}|template|baseline|app)\Z")
+OWN_NAME = re.compile(
+    r"\Art_[a-z2-7]{4}_[a-z2-7]{8}_(?:[a-z2-7]{16}|build_[a-z2-7]{10}|template|baseline|app|owner)\Z"
+)
 
 
 def _base32(data: bytes, length: int) -> str:
@@ -29,7 +41,7 @@ def instance_tag(identity: str) -> str:
 
 
 def template_name(instance: str, template_hash: str, part: str = "template") -> str:
-    """The name of a template's `template`, `baseline` or `app` (its NOLOGIN group).
+    """The name of a template's `template`, `baseline`, `app` (its NOLOGIN group) or `owner` (of definers).
 
     Args:
         instance: a server's tag, from `instance_tag`.
@@ -45,6 +57,12 @@ def template_name(instance: str, template_hash: str, part: str = "template") -> 
 def fork_name(instance: str, template_hash: str) -> str:
     """A new name for a fork and for its role, never used before (80 random bits)."""
     return f"rt_{instance}_{_base32(bytes.fromhex(template_hash), 8)}_{_base32(secrets.token_bytes(10), 16)}"
+
+
+def build_name(instance: str, template_hash: str) -> str:
+    """A new name for a template while it is built (50 random bits)."""
+    stem = f"rt_{instance}_{_base32(bytes.fromhex(template_hash), 8)}"
+    return f"{stem}_build_{_base32(secrets.token_bytes(7), 10)}"
 
 
 def is_own(name: str) -> bool:

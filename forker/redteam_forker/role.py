@@ -32,10 +32,13 @@ __all__ = [
     "adoption",
     "application_problems",
     "execute_shared",
+    "is_collision",
     "login_statements",
     "new_password",
+    "role_statements",
     "scram_verifier",
     "setting_statement",
+    "shut_out",
 ]
 
 CONNECTIONS_PER_FORK = 5
@@ -44,6 +47,8 @@ CONNECTIONS_PER_FORK = 5
 _SCRAM_ITERATIONS = 1
 _SALT_BYTES = 16
 _ATTEMPTS = 20
+_SHUT_OUT_S = 20.0
+_SHUT_OUT_PAUSE_S = 0.02
 
 # Their values are lists of names, kept as text with their own quotes; as one literal they would become one
 # name.
@@ -108,14 +113,29 @@ def adoption(facts: ServerFacts, name: str) -> tuple[str, ...]:
     return (f"GRANT {quote_ident(name)} TO CURRENT_USER",)
 
 
-def login_statements(name: str, *, verifier: str, group: str, valid_until: str) -> tuple[str, ...]:
-    """Create a fork's login role and let it into its own database, which bears the same name."""
+def role_statements(name: str, *, group: str, version_num: int) -> tuple[str, ...]:
+    """Create a fork's role, with the application's rights and no way in: no login, no password, no CONNECT.
+
+    It inherits the group's rights and, where the server can forbid it, may not become the group or the
+    application by SET ROLE: as the application it could change that role's settings, which are every fork's
+    (P50).
+    """
     role = quote_ident(name)
+    options = " WITH INHERIT TRUE, SET FALSE" if version_num >= 160000 else ""
     return (
-        f"CREATE ROLE {role} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS INHERIT "
-        f"CONNECTION LIMIT {CONNECTIONS_PER_FORK} PASSWORD {quote_literal(verifier)} "
-        f"VALID UNTIL {quote_literal(valid_until)}",
-        f"GRANT {quote_ident(group)} TO {role}",
+        f"CREATE ROLE {role} NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS INHERIT "
+        f"CONNECTION LIMIT {CONNECTIONS_PER_FORK}",
+        f"GRANT {quote_ident(group)} TO {role}{options}",
+    )
+
+
+def login_statements(name: str, *, verifier: str, lifetime_s: float) -> tuple[str, ...]:
+    """Let a fork's role into its own database, which bears the same name, by the server's clock."""
+    role, literal = quote_ident(name), quote_literal(name)
+    return (
+        # VALID UNTIL takes a constant only, and asking for the time first would be one more round trip.
+        f"DO $login$ BEGIN EXECUTE format('ALTER ROLE %I LOGIN PASSWORD %L VALID UNTIL %L', {literal}, "
+        f"{quote_literal(verifier)}, now() + make_interval(secs => {float(lifetime_s)!r})); END $login$",
         f"GRANT CONNECT, TEMPORARY ON DATABASE {role} TO {role}",
     )
 
@@ -171,14 +191,47 @@ async def execute_shared(connection: asyncpg.Connection, statements: Sequence[st
         try:
             await connection.execute(script)
         except asyncpg.PostgresError as error:
-            if attempt == _ATTEMPTS or not _is_collision(error):
+            if attempt == _ATTEMPTS or not is_collision(error):
                 raise
             await anyio.sleep(random.uniform(0, 0.01 * attempt))  # noqa: S311 - spreads writers, no secret
         else:
             return
 
 
-def _is_collision(error: asyncpg.PostgresError) -> bool:
+async def shut_out(connection: asyncpg.Connection, name: str, *, patience_s: float = 0.0) -> int:
+    """Take a role's login away. A session of its own that stands in the way is ended, the others stay.
+
+    It stands in the way while it changes its own role, or holds all the locks that the server has.
+
+    Args:
+        connection: an administration session.
+        name: the role's.
+        patience_s: how long such a session is waited for, in seconds.
+
+    Returns:
+        How many sessions were ended.
+
+    Raises:
+        asyncpg.PostgresError: as it comes.
+    """
+    statements = ["SET LOCAL lock_timeout = '100ms'", f"ALTER ROLE {quote_ident(name)} NOLOGIN"]
+    began, ended = anyio.current_time(), 0
+    while True:
+        try:
+            await execute_shared(connection, statements)
+        except (asyncpg.LockNotAvailableError, asyncpg.OutOfMemoryError):
+            waited_s = anyio.current_time() - began
+            if waited_s > patience_s + _SHUT_OUT_S:
+                raise
+            if waited_s >= patience_s:
+                ended += len(await connection.fetch(query("end_sessions"), name))
+            await anyio.sleep(_SHUT_OUT_PAUSE_S)
+        else:
+            return ended
+
+
+def is_collision(error: asyncpg.PostgresError) -> bool:
+    """Whether another writer of the same row of a shared catalog was in the way."""
     if isinstance(error, asyncpg.DeadlockDetectedError | asyncpg.SerializationError):
         return True
     return isinstance(error, asyncpg.InternalServerError) and "concurrently" in str(error.args[0])

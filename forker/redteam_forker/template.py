@@ -21,27 +21,39 @@ import asyncpg
 from redteam_forker import _pg, database, seeds
 from redteam_forker import role as roles
 from redteam_forker.errors import ServerUnavailable
-from redteam_forker.names import fork_name, quote_ident, quote_literal, template_name
+from redteam_forker.names import build_name, quote_ident, quote_literal, template_name
 from redteam_forker.role import Setting
 from redteam_forker.seeds.moves import weeks_between
 from redteam_forker.sql import query
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
     from datetime import date
 
+    from redteam_forker.registry import Registry
     from redteam_forker.seeds import Seed
     from redteam_forker.servers.server import Server, ServerFacts
 
-__all__ = ["Template", "build_template", "drop_template", "template_hash"]
+__all__ = [
+    "BUILDERS_LOCK",
+    "MADE_FOR",
+    "Template",
+    "build_template",
+    "builders_lock",
+    "drop_template",
+    "template_hash",
+]
 
 # Goes into the hash: raise it when the same seed would be built differently (P13).
-_BUILDER = 1
+_BUILDER = 2
 # One build or removal at a time on a server: two would race for the roles that both their seeds name.
-# Advisory locks are per database, and every session of ours that takes it is in the maintenance database
-# (P12).
-_LOCK = 0x7274_0001
+# Advisory locks are per database: it is taken in the maintenance database and, since launchers may name
+# different ones in their DSN, in the registry's too, where there is one (P12).
+BUILDERS_LOCK = 0x7274_0001
+# The comment of a role that was made for a seed, so that it can be found when the template is gone. Everybody
+# can read it (P49).
+MADE_FOR = "made for "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +75,7 @@ class Template:
         size_bytes: of the database.
         load_s: how long building took, in seconds; of the first build, if it was found.
         from_cache: whether it was there already.
+        notes: in words, what differs from what the seed's files say.
     """
 
     name: str
@@ -78,6 +91,7 @@ class Template:
     size_bytes: int
     load_s: float
     from_cache: bool
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """What is kept with the database."""
@@ -89,7 +103,8 @@ class Template:
         data: dict[str, Any] = json.loads(text)
         settings = tuple(Setting(**setting) for setting in data.pop("settings"))
         columns, created = tuple(data.pop("columns")), tuple(data.pop("created_roles"))
-        return cls(**data, settings=settings, columns=columns, created_roles=created)
+        notes = tuple(data.pop("notes", ()))
+        return cls(**data, settings=settings, columns=columns, created_roles=created, notes=notes)
 
 
 def template_hash(seed: Seed, facts: ServerFacts, *, role: str | None, weeks: int) -> str:
@@ -98,7 +113,33 @@ def template_hash(seed: Seed, facts: ServerFacts, *, role: str | None, weeks: in
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-async def build_template(server: Server, seed: Seed, *, role: str | None, today: date) -> Template:
+@contextlib.asynccontextmanager
+async def builders_lock(server: Server, registry: Registry | None) -> AsyncIterator[asyncpg.Connection]:
+    """Be the only one who builds or removes templates; yields the session that holds the lock.
+
+    It is a session's lock: free when the session is over, however that ends, but not before its statement.
+
+    Raises:
+        ServerUnavailable: no session can be had.
+    """
+    async with contextlib.AsyncExitStack() as held:
+        if registry is not None:
+            shared = await held.enter_async_context(registry.session())
+            await shared.execute("SELECT pg_advisory_lock($1)", BUILDERS_LOCK)
+        connection = await server.connect()
+        try:
+            await connection.execute("SELECT pg_advisory_lock($1)", BUILDERS_LOCK)
+            yield connection
+        finally:
+            await _pg.close(connection)
+        if registry is not None:
+            # After an error the lent session is closed.
+            await shared.execute("SELECT pg_advisory_unlock($1)", BUILDERS_LOCK)
+
+
+async def build_template(
+    server: Server, seed: Seed, *, role: str | None, today: date, registry: Registry | None = None
+) -> Template:
     """Find the template of a seed, or build it; a build that fails or is cancelled leaves nothing.
 
     Whoever builds the same at the same time waits, and finds it.
@@ -108,6 +149,7 @@ async def build_template(server: Server, seed: Seed, *, role: str | None, today:
         seed: what from.
         role: the application's role, whose rights forks get; None gives them reading and writing of all rows.
         today: what the seed's anchor moves to, by whole weeks.
+        registry: ours, where the server has one.
 
     Raises:
         SeedError: the seed is refused, or does not load.
@@ -117,17 +159,12 @@ async def build_template(server: Server, seed: Seed, *, role: str | None, today:
     """
     found = await anyio.to_thread.run_sync(seeds.lint, seed)
     build = _Build(server=server, seed=seed, named=tuple(found.roles), role=role, today=today)
-    connection = await server.connect()
-    try:
-        with _pg.translated(f"cannot build template {build.name!r}", ServerUnavailable):
-            # A session's lock: it is gone with the session, however that ends.
-            await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
+    with _pg.translated(f"cannot build template {build.name!r}", ServerUnavailable):
+        async with builders_lock(server, registry) as connection:
             return await build.found(connection) or await build.made(connection)
-    finally:
-        await _pg.close(connection)
 
 
-async def drop_template(server: Server, template: Template) -> None:
+async def drop_template(server: Server, template: Template, *, registry: Registry | None = None) -> None:
     """Remove a template, its baseline, its group and the roles made for it, as far as they are there.
 
     A role that other databases depend on stays.
@@ -136,10 +173,8 @@ async def drop_template(server: Server, template: Template) -> None:
         UsageError: forks of it are alive.
         ServerUnavailable: the server did not do it.
     """
-    connection = await server.connect()
-    try:
-        with _pg.translated(f"cannot drop template {template.name!r}", ServerUnavailable):
-            await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
+    with _pg.translated(f"cannot drop template {template.name!r}", ServerUnavailable):
+        async with builders_lock(server, registry) as connection:
             stem = template.name.removesuffix("template")
             forks = await connection.fetch(query("names_like"), f"^{stem}[a-z2-7]{{16}}$")
             if forks:
@@ -147,12 +182,11 @@ async def drop_template(server: Server, template: Template) -> None:
                 raise UsageError(f"template {template.name!r} still has forks: {names}; drop them first")
             for name in (template.baseline, template.name):
                 await database.drop(connection, server, name)
-            await database.drop_role(connection, template.group)
+            for name in (template.group, f"{stem}owner"):
+                await database.drop_role(connection, name)
             for name in template.created_roles:
                 with contextlib.suppress(asyncpg.DependentObjectsStillExistError):
                     await database.drop_role(connection, name)
-    finally:
-        await _pg.close(connection)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +223,10 @@ class _Build:
     def group(self) -> str:
         return self._part("app")
 
+    @property
+    def owner(self) -> str:
+        return self._part("owner")
+
     async def found(self, connection: asyncpg.Connection) -> Template | None:
         """The finished template of this hash. Anything else under its names is garbage, and is removed."""
         row = await connection.fetchrow(query("template_state"), self.name)
@@ -199,24 +237,30 @@ class _Build:
                 return replace(template, from_cache=True)
         for name in (self.baseline, self.name):
             await database.drop(connection, self.server, name)
-        await database.drop_role(connection, self.group)
+        for name in (self.group, self.owner):
+            await database.drop_role(connection, name)
         return None
 
     async def _is_complete(self, connection: asyncpg.Connection) -> bool:
         missing = await connection.fetch(query("missing_roles"), [self.group])
         baseline = await connection.fetchrow(query("database_state"), self.baseline)
-        return not missing and baseline is not None and baseline["connection_limit"] == -1
+        return (
+            not missing
+            and baseline is not None
+            and baseline["open"]
+            and baseline["connection_limit"] != database.INVALID
+        )
 
     async def made(self, connection: asyncpg.Connection) -> Template:
         began = anyio.current_time()
-        draft = fork_name(self.server.facts.instance, self.hash)
+        draft = build_name(self.server.facts.instance, self.hash)
         creator = await database.creator_of(connection)
         missing = await connection.fetch(query("missing_roles"), list(self.named))
         created = tuple(row["name"] for row in missing)
         async with contextlib.AsyncExitStack() as undo:
             databases = (draft, self.baseline, self.name)
             undo.push_async_callback(
-                database.discard, self.server, creator, databases, (self.group, *created)
+                database.discard, self.server, creator, databases, (self.group, self.owner, *created)
             )
             await roles.execute_shared(
                 connection,
@@ -226,14 +270,15 @@ class _Build:
                     for statement in (
                         f"CREATE ROLE {quote_ident(name)} NOLOGIN",
                         *roles.adoption(self.server.facts, name),
+                        f"COMMENT ON ROLE {quote_ident(name)} IS {quote_literal(MADE_FOR + self.name)}",
                     )
                 ],
             )
             await database.clone(connection, draft, "template0", file_copy=True)
             await connection.execute(f"ALTER DATABASE {quote_ident(draft)} ALLOW_CONNECTIONS true")
-            await seeds.load(self.server, draft, self.seed)
-            template = await self._filled(connection, draft, created)
-            template = replace(template, load_s=anyio.current_time() - began)
+            loaded = await seeds.load(self.server, draft, self.seed)
+            template = await self._filled(connection, draft, (*created, *loaded.roles))
+            template = replace(template, load_s=anyio.current_time() - began, notes=loaded.told)
             await self._seal(connection, draft, template)
             await self._make_baseline(connection, template)
             undo.pop_all()
@@ -247,6 +292,7 @@ class _Build:
             # for its flush, the grants' at the latest, takes along all that came before.
             await session.execute("SET synchronous_commit = on")
             moved = await seeds.move_dates(session, self.seed, today=self.today)
+            await self._disown(session)
             await self._grant(session)
             # Frozen rows and visible pages are what makes a change set cheap to find.
             await session.execute("VACUUM (FREEZE, ANALYZE)")
@@ -269,6 +315,25 @@ class _Build:
             size_bytes=size_bytes,
             load_s=0.0,
             from_cache=False,
+        )
+
+    async def _disown(self, session: asyncpg.Connection) -> None:
+        """Take SECURITY DEFINER routines from the superuser who loaded them: they run as their owner (P46).
+
+        Their new owner reads and writes every row of the database, past row-level security, and nothing else.
+        """
+        routines = await session.fetch(query("definers_of_superusers"))
+        if not routines:
+            return
+        owner = quote_ident(self.owner)
+        await roles.execute_shared(
+            session,
+            [
+                f"CREATE ROLE {owner} NOLOGIN BYPASSRLS",
+                f"COMMENT ON ROLE {owner} IS {quote_literal(MADE_FOR + self.name)}",
+                f"GRANT pg_read_all_data, pg_write_all_data TO {owner}",
+                *(f"ALTER ROUTINE {row['routine']} OWNER TO {owner}" for row in routines),
+            ],
         )
 
     async def _grant(self, session: asyncpg.Connection) -> None:

@@ -108,6 +108,14 @@ _CASES: list[tuple[str, list[_Told]]] = [
         "CREATE AGGREGATE a (int) (sfunc = int4pl, stype = int)",
         [("create", "aggregate", "public.a(integer)", None, "integer")],
     ),
+    (
+        "CREATE OPERATOR public.=== (LEFTARG = text, RIGHTARG = text, FUNCTION = texteq)",
+        [("create", "operator", "public.===(text,text)", None, "function texteq(text,text)")],
+    ),
+    (
+        "CREATE CAST (mood AS int) WITH INOUT AS ASSIGNMENT",
+        [("create", "cast", "public.mood as integer", None, "in assignment, by input and output")],
+    ),
     ("DROP TRIGGER note ON t", [("drop", "trigger", "public.t.note", "BEFORE INSERT", None)]),
     ("ALTER TABLE t DISABLE TRIGGER note", [("alter", "trigger", "public.t.note", "noted()", "(disabled)")]),
     ("ALTER POLICY mine ON t USING (true)", [("alter", "policy", "public.t.mine", "(n = 1)", "using true")]),

@@ -509,6 +509,7 @@ async def test_an_untouched_clone_has_no_changes(fork: Clone) -> None:
 
 
 async def test_a_large_value_out_of_line_is_told_whole(fork: Clone) -> None:
+    # P70
     await fork.run("UPDATE big SET body = body || '!' WHERE id = 2", "UPDATE big SET id = id WHERE id = 3")
     (table,) = (await fork.changes()).tables
     (row,) = table.rows

@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+import anyio
+
+from redteam_forker.servers import discard_shared
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from redteam_forker import Server
 
-__all__ = ["REDTEAM", "ROOT", "dsn_of", "redteam", "report_of", "write_suite"]
+__all__ = ["CACHE", "REDTEAM", "ROOT", "dsn_of", "own_cache", "redteam", "report_of", "write_suite"]
 
 ROOT = Path(__file__).resolve().parents[2]
 REDTEAM = Path(sys.executable).with_name("redteam")
 _TIMEOUT_S = 55
 
 
+# One embedded server for all commands of all workers, apart from the one that this user has.
+CACHE = Path(tempfile.gettempdir()) / f"redteam-tests-{os.getuid()}"
+
+
 def environment(**extra: str) -> dict[str, str]:
     """This process's environment without a model's key, and with what a test adds."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")}
-    return {**kept, **extra}
+    return {**kept, "XDG_CACHE_HOME": str(CACHE), **extra}
+
+
+@contextlib.asynccontextmanager
+async def own_cache(folder: Path) -> AsyncIterator[str]:
+    """A cache for commands that need an embedded server of their own, removed with what it kept."""
+    try:
+        yield str(folder)
+    finally:
+        with anyio.fail_after(30):
+            while not await discard_shared(folder / "redteam"):  # noqa: ASYNC110 - a process that ends sets no event
+                await anyio.sleep(0.02)
 
 
 def redteam(*arguments: object, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,7 @@ import anyio
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["children", "is_alive", "parent", "until"]
+__all__ = ["children", "is_alive", "parent", "until", "working_in"]
 
 _DEADLINE_S = 20.0
 
@@ -36,6 +38,17 @@ async def until(holds: Callable[[], bool]) -> None:
     with anyio.fail_after(_DEADLINE_S):
         while not holds():  # noqa: ASYNC110 - other processes set no event
             await anyio.sleep(0.01)
+
+
+def working_in(folder: Path) -> list[int]:
+    """The living processes that work in a folder, or below it: a cluster's do in its data directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and is_alive(int(entry.name)):
+            with contextlib.suppress(OSError):
+                if Path(os.readlink(entry / "cwd")).is_relative_to(folder):
+                    found.append(int(entry.name))
+    return found
 
 
 def _status(pid: int) -> dict[str, str]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import redteam_forker
 from redteam_forker.names import (
+    build_name,
     fork_name,
     instance_tag,
     is_own,
@@ -25,9 +26,9 @@ hashes = st.binary(min_size=32, max_size=32).map(bytes.hex)
 def test_every_name_is_ours_and_fits(identity: str, digest: str) -> None:
     instance = instance_tag(identity)
     parts = [template_name(instance, digest, part) for part in ("template", "baseline", "app")]
-    names = [*parts, fork_name(instance, digest)]
+    names = [*parts, fork_name(instance, digest), build_name(instance, digest)]
     assert all(is_own(name) and len(name.encode()) <= 40 for name in names)
-    assert len(set(names)) == 4
+    assert len(set(names)) == 5
 
 
 def test_forks_of_one_template_have_different_names() -> None:

@@ -30,7 +30,7 @@ def test_passwords_are_long_and_need_no_quoting() -> None:
 
 def test_no_statement_holds_the_password() -> None:
     password = new_password()
-    statements = login_statements("r", verifier=scram_verifier(password), group="g", valid_until="2030-01-01")
+    statements = login_statements("r", verifier=scram_verifier(password), lifetime_s=60)
     assert not any(password in statement for statement in statements)
 
 

@@ -28,8 +28,11 @@ def before_schema(changes: ChangeSet) -> tuple[str, ...]:
     tag = f"$forker_{hashlib.sha256(wanted.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}$"
     views = _template() % {"tag": tag, "changes": quote_literal(wanted)}
     return (
+        # The agent may have made an operator in a schema of the path; nothing of ours may find it (P46).
+        "SET LOCAL search_path = pg_catalog",
         "CREATE SCHEMA before",
         views,
+        "SET LOCAL search_path TO DEFAULT",
         "GRANT USAGE ON SCHEMA before TO PUBLIC",
         "GRANT SELECT ON ALL TABLES IN SCHEMA before TO PUBLIC",
     )

@@ -96,7 +96,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One heap: a plain table, or one leaf of a partitioned table. Foreign leaves are none."""
+    """One heap: a plain table, or one leaf of a partitioned table (P69). Foreign leaves are none (P77)."""
 
     oid: int
     source: str

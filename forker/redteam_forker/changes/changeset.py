@@ -63,7 +63,7 @@ class TableChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceChange:
-    """A sequence that moved, also when the transaction that moved it was rolled back.
+    """A sequence that moved, also when the transaction that moved it was rolled back (P64).
 
     Attributes:
         old: the last value that was given out; None: none was yet, or there was no such sequence.

@@ -97,8 +97,9 @@ class _Baseline:
 async def collect_changes(server: Server, *, baseline: str, fork: str, watermark: int) -> ChangeSet:
     """Compare a fork with its baseline: rows, sequences and schema objects.
 
-    Nobody may be writing to the fork any more; each side is read in one read-only transaction at one instant.
-    Row-level security hides nothing. Views and foreign tables are never read.
+    Nobody may be writing to the fork any more; each side is read in one read-only transaction at one instant
+    (P71). The template is sealed, so its baseline is read (P72). Row-level security hides nothing. Views and
+    foreign tables are never read.
 
     Args:
         server: where both are.
@@ -227,7 +228,7 @@ class _Collection:
         )
 
     def _reason(self, before: Table | None, after: Table | None) -> str | None:
-        """Why all rows must be read, or None."""
+        """Why all rows must be read, or None (P67)."""
         if before is None:
             return "the table was created"
         if after is None:

@@ -21,6 +21,7 @@ __all__ = ["SchemaObject", "compare_objects", "is_schema_touched", "read_objects
 _CATALOGS = (
     "pg_attrdef",
     "pg_attribute",
+    "pg_cast",
     "pg_class",
     "pg_constraint",
     "pg_default_acl",
@@ -33,6 +34,7 @@ _CATALOGS = (
     "pg_inherits",
     "pg_largeobject_metadata",
     "pg_namespace",
+    "pg_operator",
     "pg_policy",
     "pg_proc",
     "pg_publication",

@@ -109,6 +109,18 @@ FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid
 WHERE t.typnamespace IN (SELECT oid FROM space) AND (t.typtype IN ('e', 'd', 'r') OR (t.typtype = 'c' AND c.relkind = 'c'))
   AND NOT EXISTS (SELECT FROM member m WHERE m.classid = 'pg_type'::regclass AND m.objid = t.oid)
 UNION ALL
+SELECT 'operator', 'operator:' || o.oid, NULL, o.oid::regoperator::text,
+  concat_ws(', ', 'owner ' || pg_get_userbyid(o.oprowner), 'function ' || o.oprcode::regprocedure)
+FROM pg_operator o WHERE o.oprnamespace IN (SELECT oid FROM space) AND o.oprcode <> 0
+  AND NOT EXISTS (SELECT FROM member m WHERE m.classid = 'pg_operator'::regclass AND m.objid = o.oid)
+UNION ALL
+-- A cast has no schema; those of Postgres itself have the oids that initdb gives.
+SELECT 'cast', 'cast:' || k.oid, NULL, format('%s as %s', format_type(k.castsource, NULL), format_type(k.casttarget, NULL)),
+  concat_ws(', ', CASE k.castcontext WHEN 'e' THEN 'explicit' WHEN 'a' THEN 'in assignment' ELSE 'implicit' END,
+    CASE k.castmethod WHEN 'f' THEN 'function ' || k.castfunc::regprocedure WHEN 'i' THEN 'by input and output' ELSE 'binary' END)
+FROM pg_cast k WHERE k.oid >= 16384
+  AND NOT EXISTS (SELECT FROM member m WHERE m.classid = 'pg_cast'::regclass AND m.objid = k.oid)
+UNION ALL
 SELECT 'extension', 'extension:' || oid, NULL, quote_ident(extname), extversion || ' in ' || extnamespace::regnamespace FROM pg_extension
 UNION ALL
 SELECT 'event trigger', 'event trigger:' || oid, NULL, quote_ident(evtname),

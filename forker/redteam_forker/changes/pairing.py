@@ -80,7 +80,7 @@ def shape_of(old: Sequence[Column], new: Sequence[Column], key: Sequence[int]) -
 
 
 def pair(shape: Shape, olds: Iterable[Image], news: Iterable[Image]) -> tuple[RowChange, ...]:
-    """Match images by key, else as multisets. Images of equal value cancel: they are no change.
+    """Match images by key, else as multisets (P59). Images of equal value cancel: they are no change (P65).
 
     Args:
         shape: of the table.

@@ -2,7 +2,7 @@
 
 Two ways. `written_rows` reads what the fork's transactions wrote, by xmin, and `vanished_rows` the baseline's
 rows that are no longer in their place, by ctid: rows of a clone do not move unless the table's file is new.
-`all_rows` reads both sides whole, sorted by a hash of each row, and holds on to what only one side has.
+`all_rows` reads both sides whole, sorted by a hash of each row, and holds on to what only one side has (P76).
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _XID_SPACE = 1 << 32
 class Epoch:
     """The fork's time: its first transaction id, and how old that is in the current transaction.
 
-    xmin has 32 bits and `age()` compares them around the circle, which is right for two billion transactions.
+    A row that was only touched has a new xmin too, so it finds candidates only (P65, P66). It has 32 bits,
+    and `age()` compares them around the circle, which is right for two billion transactions.
     """
 
     def __init__(self, *, watermark: int, window: int) -> None:

@@ -1,6 +1,7 @@
 """When two cells hold the same value: by type, over the text that Postgres prints.
 
-Text alone would call 1.0 and 1.00 a change, and two spellings of one JSON document too.
+Text alone would call 1.0 and 1.00 a change, and two spellings of one JSON document too (P61). No operator of
+the type itself is asked: json, xml and point have no equality (P60).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _FIELD = re.compile(r'"((?:[^"]|"")*+)"|([^,)]*+)')
 
 
 def canonical(kind: Kind, text: str | None) -> Canonical:
-    """A hashable stand-in that is equal for equal values. NULL equals NULL and nothing else.
+    """A hashable stand-in that is equal for equal values. NULL equals NULL and nothing else (P75).
 
     Args:
         kind: `number` for integers and numeric, `json` for json and jsonb, `text` for all other types.

@@ -2,13 +2,45 @@
 -- $1: a database's name. What decides how it is dropped; no row: there is none.
 SELECT d.datconnlimit AS connection_limit,
        d.datistemplate AS is_template,
-       EXISTS (SELECT FROM pg_prepared_xacts p WHERE p.database = d.datname) AS prepared
+       d.datallowconn AS open,
+       EXISTS (SELECT FROM pg_prepared_xacts p WHERE p.database = d.datname) AS prepared,
+       EXISTS (SELECT FROM pg_replication_slots r WHERE r.database = d.datname AND r.active) AS streamed,
+       EXISTS (SELECT FROM pg_subscription s WHERE s.subdbid = d.oid) AS subscribed
 FROM pg_database d
 WHERE d.datname = $1;
 
 -- name: prepared_transactions
 -- Those of this database, and who may end them besides a superuser.
 SELECT gid, owner::text AS owner FROM pg_prepared_xacts WHERE database = current_database() ORDER BY prepared;
+
+-- name: active_slots
+-- $1: a database's name. Its logical slots that somebody reads from; the others go with the database.
+SELECT slot_name::text AS name, active_pid AS pid FROM pg_replication_slots WHERE database = $1 AND active;
+
+-- name: subscriptions
+-- Those of this database.
+SELECT subname::text AS name FROM pg_subscription s
+JOIN pg_database d ON d.oid = s.subdbid AND d.datname = current_database();
+
+-- name: database_owner
+-- $1: a database's name.
+SELECT pg_get_userbyid(datdba)::text FROM pg_database WHERE datname = $1;
+
+-- name: dead_rows
+-- How many dead rows the fullest of the catalogs has that grow with every fork.
+SELECT coalesce(max(n_dead_tup), 0)
+FROM pg_stat_sys_tables
+WHERE schemaname = 'pg_catalog'
+  AND relname IN ('pg_auth_members', 'pg_authid', 'pg_database', 'pg_db_role_setting', 'pg_shdepend');
+
+-- name: end_lockers
+-- $1: a database's name; $2: an anchored regular expression. Ends the sessions of roles of such names that hold a lock on
+-- the database itself, as a role does that changes its own settings for it, and waits until each is gone.
+SELECT pg_terminate_backend(a.pid, 10000)
+FROM pg_stat_activity a
+WHERE a.usename ~ $2
+  AND a.pid IN (SELECT k.pid FROM pg_locks k JOIN pg_database d ON d.oid = k.objid AND d.datname = $1
+                WHERE k.locktype = 'object' AND k.classid = 'pg_database'::regclass AND k.granted);
 
 -- name: end_session
 -- $1, $2: process id and start of a session. Ends it and waits until it is gone.
@@ -22,6 +54,16 @@ SELECT d.datistemplate AND NOT d.datallowconn AS sealed,
        shobj_description(d.oid, 'pg_database') AS facts
 FROM pg_database d
 WHERE d.datname = $1;
+
+-- name: template_parts
+-- $1: an anchored regular expression. Databases and groups of templates, with what shows whether they are finished.
+SELECT datname::text AS name, datallowconn AS open, datconnlimit AS connection_limit,
+       datistemplate AND NOT datallowconn AND shobj_description(oid, 'pg_database') IS NOT NULL AS sealed
+FROM pg_database
+WHERE datname ~ $1
+UNION ALL
+SELECT rolname::text, false, -1, false FROM pg_roles WHERE rolname ~ $1
+ORDER BY name;
 
 -- name: database_settings
 -- $1: a database's name; $2: the application's role or null. What a clone of it would lose. The application's own

@@ -1,7 +1,3 @@
--- name: lifetime
--- $1: seconds. When a role that is made now ends to be valid, by the server's clock, as text.
-SELECT (now() + make_interval(secs => $1))::text;
-
 -- name: fork_facts
 -- $1: a fork's role. The first transaction id that is still to be given out, and the databases it may connect to.
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS watermark,
@@ -22,3 +18,20 @@ SELECT pg_terminate_backend(pid, 10000) AS gone FROM pg_stat_activity WHERE usen
 SELECT 'database' AS what FROM pg_database WHERE datname = $1
 UNION ALL
 SELECT 'role' FROM pg_roles WHERE rolname = $1;
+
+-- name: unregistered
+-- $1: an anchored regular expression. Databases and roles that look like forks: the database's number, and whether
+-- the role has had its time.
+SELECT found.name,
+       found.oid AS database,
+       coalesce(r.rolvaliduntil < clock_timestamp(), false) AS expired
+FROM (SELECT datname::text AS name, oid FROM pg_database WHERE datname ~ $1
+      UNION ALL
+      SELECT rolname::text, NULL FROM pg_roles
+      WHERE rolname ~ $1 AND NOT EXISTS (SELECT FROM pg_database d WHERE d.datname = rolname)) found
+LEFT JOIN pg_roles r ON r.rolname = found.name
+ORDER BY found.name;
+
+-- name: database_age
+-- $1: a database's number. Seconds since its files were made; null if it is gone. For superusers.
+SELECT extract(epoch FROM clock_timestamp() - (pg_stat_file('base/' || $1::oid || '/PG_VERSION', true)).modification)::float8;

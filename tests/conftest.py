@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
+from support.cli import CACHE
 
-from redteam_forker.servers import open_server
+from redteam_forker.servers import discard_shared, open_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,6 +21,12 @@ def pytest_configure() -> None:
     """Take away what could reach a model: no test may, and a test that tries has no key."""
     for name in [name for name in os.environ if name.startswith("ANTHROPIC_")]:
         del os.environ[name]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the embedded server that the tests' commands shared, once all workers are done with it."""
+    if not hasattr(config, "workerinput"):
+        anyio.run(discard_shared, CACHE / "redteam")
 
 
 @pytest.fixture(scope="session")

@@ -118,11 +118,6 @@ def test_a_wrong_command_line_is_exit_2_with_the_word_that_is_wrong(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_keep_without_a_server_says_why_it_cannot_be(suite: Path, tmp_path: Path) -> None:
-    done = redteam("launch", suite, "--keep", "failed", cwd=tmp_path)
-    assert (done.returncode, "needs --server DSN" in done.stderr) == (2, True)
-
-
 def test_init_never_writes_over_what_is_there(suite: Path) -> None:
     _change(suite / "agent.py", "library", "lending")
     done = redteam("init", suite)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import pytest
-from support.cli import dsn_of, redteam, report_of, write_suite
+from support.cli import dsn_of, own_cache, redteam, report_of, write_suite
 
 from redteam_forker import list_forks
 
@@ -103,14 +104,10 @@ async def test_forks_of_failed_conversations_can_be_kept_and_are_named(
     kept = {one["kept_fork"] for one in report["conversations"] if one["outcome"] == "fail"}
     assert set(await list_forks(server)) - set(before) == kept
     assert len(kept) == 3
-    admin = await server.connect()
-    try:
-        for name in kept:
-            assert name is not None
-            await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-            await admin.execute(f'DROP ROLE "{name}"')
-    finally:
-        await admin.close()
+    for name in kept:
+        dropped = await anyio.to_thread.run_sync(redteam, "forks", "drop", name, "--server", dsn_of(server))
+        assert dropped.returncode == 0, dropped.stderr
+    assert await list_forks(server) == before
 
 
 async def test_two_launches_of_one_suite_share_a_comparability_key_and_another_draw_does_not(
@@ -132,9 +129,36 @@ async def test_a_launch_that_needs_more_sessions_than_there_are_says_how_many_fi
 ) -> None:
     done = await anyio.to_thread.run_sync(
         lambda: redteam(
-            *("launch", suite, "--server", dsn_of(server), "--parallel", 999, "--out", tmp_path / "out")
+            *("launch", suite, "--server", dsn_of(server), "--out", tmp_path / "out"),
+            *("--parallel", 999, "--count", 999),
         )
     )
     assert done.returncode == 2
-    fit = int(done.stderr.split("use --parallel ")[1].split(",")[0])
-    assert 1 <= fit < 999
+    fit = re.search(r"--parallel (\d+)\b(?! needs)", done.stderr.split("needs", 1)[1])
+    assert fit is not None, done.stderr
+    assert 1 <= int(fit[1]) < 999
+
+
+async def test_a_kept_fork_of_the_embedded_server_is_there_after_the_launch_until_it_is_dropped(
+    suite: Path, tmp_path: Path
+) -> None:
+    def run(*arguments: object) -> str:
+        done = redteam(*arguments, XDG_CACHE_HOME=str(tmp_path / "cache"))
+        assert done.returncode in (0, 1), done.stderr
+        return done.stdout
+
+    async with own_cache(tmp_path / "cache"):
+        report = json.loads(
+            await anyio.to_thread.run_sync(
+                lambda: run("launch", suite, "--keep", "failed", "--out", tmp_path / "out", "--json")
+            )
+        )
+        kept = {one["kept_fork"] for one in report["conversations"] if one["outcome"] == "fail"}
+        assert len(kept) == 3
+        for name in kept:
+            listed = await anyio.to_thread.run_sync(run, "forks", "list")
+            assert name in listed
+            query = ("forks", "psql", name, "--", "-Atc", "SELECT sum(points) FROM people")
+            assert (await anyio.to_thread.run_sync(run, *query)).strip() == "2"
+            await anyio.to_thread.run_sync(run, "forks", "drop", name)
+        assert "no forks" in await anyio.to_thread.run_sync(run, "forks", "list")

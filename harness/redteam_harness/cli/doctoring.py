@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from redteam_forker.doctor import advice, diagnose, find_programs, what_rights_lack
-from redteam_forker.servers import open_server
+from redteam_harness.cli.servers import chosen_server
 from redteam_sdk import __version__
 from redteam_sdk.errors import EnvironmentFault
 
@@ -100,7 +100,7 @@ async def _look(dsn: str | None, settings: Settings, size_mb: int) -> _Found:
         programs = fault
     server: Diagnosis | EnvironmentFault
     try:
-        async with open_server(dsn, run_as=run_as) as opened:
+        async with chosen_server(dsn, settings) as opened:
             server = await diagnose(opened, template_bytes=size_mb * _MIB)
     except EnvironmentFault as fault:
         server = fault
@@ -194,7 +194,7 @@ def _limits(found: Diagnosis) -> list[Line]:
             mark="good" if room.conversations else "bad",
             about="sessions",
             text=f"{room.sessions} admitted, {room.sessions_used} in use: "
-            f"{room.conversations} conversations at once",
+            f"up to {room.conversations} conversations at once",
         )
     ]
     if storage.free_bytes is None or room.forks is None:
@@ -202,7 +202,7 @@ def _limits(found: Diagnosis) -> list[Line]:
         lines.append(Line(mark="note", about="room", text=text))
     else:
         what = "of memory" if storage.file_system == "tmpfs" else "of disk"
-        text = f"{_size(storage.free_bytes)} {what} are free: {room.forks:,} forks of this size"
+        text = f"{_size(storage.free_bytes)} {what} are free: up to {room.forks:,} forks of this size at once"
         lines.append(Line(mark="good" if room.forks else "bad", about="room", text=text))
     return lines
 
@@ -210,15 +210,18 @@ def _limits(found: Diagnosis) -> list[Line]:
 def _cost(found: Diagnosis) -> list[Line]:
     cost = found.cost
     assert cost is not None
-    disk = "cannot be seen from here" if cost.disk_bytes is None else f"{_size(cost.disk_bytes)} for each"
-    rows = (
-        ("template", f"{_time(cost.template_s)} to build, once for a seed"),
-        ("fork", f"{_time(cost.fork_s)} to make one, with its role"),
-        ("answer", f"{_time(cost.first_answer_s)} from asking for one to its first answer"),
-        ("drop", f"{_time(cost.drop_s)}"),
-        ("disk", disk),
-    )
-    return [Line(mark="good", about=about, text=text) for about, text in rows]
+    lines = [
+        Line(mark="good", about=about, text=text)
+        for about, text in (
+            ("template", f"{_time(cost.template_s)} to build, once for a seed"),
+            ("fork", f"{_time(cost.fork_s)} to make one, with its role"),
+            ("answer", f"{_time(cost.first_answer_s)} from asking for one to its first answer"),
+            ("drop", f"{_time(cost.drop_s)}"),
+        )
+    ]
+    if cost.disk_bytes is None:
+        return [*lines, Line(mark="note", about="disk", text="cannot be seen from here")]
+    return [*lines, Line(mark="good", about="disk", text=f"{_size(cost.disk_bytes)} for each")]
 
 
 def _print(console: Console, found: _Found) -> None:

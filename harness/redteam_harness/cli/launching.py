@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import typer
 from rich.console import Console
 
+from redteam_harness.cli.servers import chosen_server
 from redteam_harness.cli.settings import read_settings
 from redteam_harness.evidence.run import read_conversation
 from redteam_harness.evidence.storage import json_text
@@ -20,7 +22,6 @@ from redteam_harness.launch.progress import Progress
 from redteam_harness.launch.suite import load_suite
 from redteam_harness.report.data import report_data
 from redteam_harness.report.terminal import print_report
-from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,11 +55,6 @@ def run_launch(command: LaunchCommand) -> int:
     Raises:
         RedteamError: nothing was launched, or its evidence could not be written.
     """
-    if command.keep != "none" and command.server is None:
-        raise UsageError(
-            f"--keep {command.keep} needs --server DSN: "
-            "our own server ends with the launch, and its forks with it"
-        )
     suite = load_suite(command.suite)
     settings = read_settings()
     console = Console(highlight=False)
@@ -71,6 +67,12 @@ def run_launch(command: LaunchCommand) -> int:
         sys.stdout.write(json_text(report_data(summary)) + "\n")
     else:
         print_report(console, summary, str(launched.run.path), _traces(launched))
+    if launched.reached:
+        typer.echo(
+            f"redteam: forks' roles may also connect to {', '.join(launched.reached)} on this server: "
+            "PUBLIC or the application's role may; docs/security.md says what that means",
+            err=True,
+        )
     if launched.undropped:
         typer.echo(f"redteam: forks that could not be dropped: {' '.join(launched.undropped)}", err=True)
     return summary.exit_code
@@ -80,8 +82,7 @@ async def _launch(command: LaunchCommand, suite: Suite, settings: Settings, prog
     options = LaunchOptions(
         parallel=command.parallel,
         count=command.count,
-        server=command.server,
-        run_as=settings.postgres_user if command.server is None else None,
+        server=partial(chosen_server, command.server, settings),
         out=command.out,
         keep=command.keep,
         environment=settings.environment,

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from redteam_harness.cli import forks
 from redteam_sdk.errors import RedteamError, UsageError
 
 __all__ = ["app", "main"]
@@ -33,6 +34,9 @@ app = typer.Typer(
 )
 
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
+
+
+app.add_typer(forks.app, name="forks")
 
 
 class KeepChoice(StrEnum):
@@ -71,11 +75,11 @@ def launch(
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option(metavar="DSN", help="Fork on this server; default: one of our own, for this launch."),
+        typer.Option(metavar="DSN", help="Fork on this server; default: this user's embedded one."),
     ] = None,
     out: Out = DEFAULT_OUT,
     keep: Annotated[
-        KeepChoice, typer.Option(help="Forks that stay afterwards (they need --server).")
+        KeepChoice, typer.Option(help="Forks that stay afterwards, for `redteam forks`.")
     ] = KeepChoice.none,
     offline: Annotated[
         bool, typer.Option("--offline", help="Scripted stand-ins, even where a model's key is set.")
@@ -103,6 +107,24 @@ def launch(
             )
         )
     )
+
+
+@app.command()
+def doctor(
+    server: Annotated[
+        str | None, typer.Option(metavar="DSN", help="This server; default: this user's embedded one.")
+    ] = None,
+    size: Annotated[int, typer.Option(min=1, max=4096, help="Size of the template to try, in MB.")] = 16,
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Say what is here, what fits, and what a fork costs, measured now.
+
+    Exit code: 0 fine, 3 the server cannot be used.
+    """
+    from redteam_harness.cli.doctoring import run_doctor
+    from redteam_harness.cli.settings import read_settings
+
+    raise typer.Exit(run_doctor(server, read_settings(), size_mb=size, as_json=json))
 
 
 @app.command()

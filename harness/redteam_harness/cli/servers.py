@@ -24,6 +24,8 @@ async def chosen_server(dsn: str | None, settings: Settings) -> AsyncIterator[Se
         UsageError: the DSN cannot be one.
         ServerUnavailable: it cannot be started or reached.
     """
-    run_as = settings.postgres_user if dsn is None else None
-    async with open_server(dsn, run_as=run_as) as server:
+    opening = (
+        open_server(shared=settings.state, run_as=settings.postgres_user) if dsn is None else open_server(dsn)
+    )
+    async with opening as server:
         yield server

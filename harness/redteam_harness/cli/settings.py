@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,12 +20,14 @@ class Settings:
     Attributes:
         api_key: `ANTHROPIC_API_KEY`, or None.
         base_url: `ANTHROPIC_BASE_URL`, or None.
+        state: the folder that keeps the embedded server of this user: `redteam` in the user's cache.
         postgres_user: `REDTEAM_POSTGRES_USER`: whom an embedded server runs as when we are root, or None.
         environment: the whole environment, for the agent process to be given a part of.
     """
 
     api_key: str | None = field(repr=False)
     base_url: str | None
+    state: Path
     postgres_user: str | None
     environment: Mapping[str, str] = field(repr=False)
 
@@ -35,6 +38,7 @@ def read_settings() -> Settings:
     return Settings(
         api_key=environment.get("ANTHROPIC_API_KEY") or None,
         base_url=environment.get("ANTHROPIC_BASE_URL") or None,
+        state=Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "redteam",
         postgres_user=environment.get("REDTEAM_POSTGRES_USER") or None,
         environment=environment,
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import structlog
 
-from redteam_forker import DropFailed, close_fork, create_fork, drop_fork
+from redteam_forker import DropFailed, close_fork, keep_fork
 from redteam_harness.agents.agent import AgentFault, AgentLost, Opening
 from redteam_harness.evidence.storage import EvidenceFault
 from redteam_harness.evidence.trace import Trace, now
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["hold"]
 
 _SETTLE_S = 5.0
+_CHECKOUT_S = 120.0
 _CLEANUP_S = 60.0
 _MARGIN_S = 300.0
 
@@ -104,7 +105,7 @@ async def _on_a_fork(planned: Planned, stage: Stage, trace: Trace, course: _Cour
     async with _fork_of(planned, stage, course) as fork:
         course.ending = await _converse(planned, stage, fork, trace, alone=alone)
         stage.progress.doing(planned.id, _turns(trace), "reading what changed")
-        settled = await close_fork(stage.server, fork, settle_s=_SETTLE_S)
+        settled = await close_fork(stage.server, fork, settle_s=_SETTLE_S, registry=stage.registry)
         if settled.late:
             trace.record("late", _turns(trace), sessions=settled.late, waited_s=settled.waited_s)
         if course.ending.fault is None:
@@ -119,6 +120,7 @@ async def _on_a_fork(planned: Planned, stage: Stage, trace: Trace, course: _Cour
             )
         failed = course.judged is not None and course.judged.outcome == "fail"
         if stage.keep == "all" or (stage.keep == "failed" and failed):
+            await keep_fork(stage.server, fork, registry=stage.registry)
             course.kept = fork.name
 
 
@@ -140,7 +142,7 @@ async def _converse(planned: Planned, stage: Stage, fork: Fork, trace: Trace, *,
                 f"the agent's tools see database {session.database!r}, not this conversation's fork; "
                 "nothing was said to it",
             )
-        trace.record("probed", 0, database=session.database, fork=fork.name)
+        trace.record("probed", 0, database=session.database, fork=fork.name, role_reaches=list(fork.reaches))
         return await talk(
             script,
             stage.actor(planned, script),
@@ -158,25 +160,27 @@ async def _converse(planned: Planned, stage: Stage, fork: Fork, trace: Trace, *,
 @asynccontextmanager
 async def _fork_of(planned: Planned, stage: Stage, course: _Course) -> AsyncIterator[Fork]:
     """A fork that is gone when the context is left, unless the course says that it is kept."""
-    lifetime_s = stage.suite.turns * stage.suite.turn_s + 2 * _MARGIN_S
-    async with stage.creating:
-        fork = await create_fork(stage.server, stage.templates[planned.case], lifetime_s=lifetime_s)
+    fork = await stage.pools[planned.case].checkout(
+        lifetime_s=stage.suite.turns * stage.suite.turn_s + 2 * _MARGIN_S,
+        deadline_s=_CHECKOUT_S,
+        label=f"{stage.run.id}/{planned.id}",
+    )
     stage.progress.fork_made()
+    stage.reached.update(name for name in fork.reaches if name != fork.name)
     try:
         yield fork
     finally:
         if course.kept is None:
             with anyio.CancelScope(shield=True):
-                await _dropped(fork, stage)
+                await _dropped(fork, planned, stage)
         stage.progress.fork_gone()
 
 
-async def _dropped(fork: Fork, stage: Stage) -> None:
+async def _dropped(fork: Fork, planned: Planned, stage: Stage) -> None:
     """Drop a fork; one that cannot be dropped is listed in the report and takes no verdict with it."""
     try:
         with anyio.fail_after(_CLEANUP_S):
-            async with stage.dropping:
-                await drop_fork(stage.server, fork)
+            await stage.pools[planned.case].drop(fork)
     except (DropFailed, EnvironmentFault, TimeoutError) as error:
         _log.error("fork_not_dropped", fork=fork.name, reason=str(error) or "it took too long")
         stage.undropped.append(fork.name)

@@ -82,6 +82,7 @@ def _template_facts(template: Template) -> dict[str, Any]:
         "weeks_moved": template.weeks,
         "columns_moved": list(template.columns),
         "roles_made": list(template.created_roles),
+        "notes": list(template.notes),
         "tables": template.tables,
         "size_bytes": template.size_bytes,
         "load_s": round(template.load_s, 3),

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import anyio
 
-from redteam_forker import open_server
+from redteam_forker import open_registry
+from redteam_forker.sweep import sweep
 from redteam_harness.agents.claude import ModelAgent
 from redteam_harness.agents.host import host_agent
 from redteam_harness.evidence.journal import Journal, read_journal
@@ -28,29 +30,28 @@ from redteam_harness.launch.facts import conversation_facts, run_facts
 from redteam_harness.launch.interrupt import Interrupt, Interrupted
 from redteam_harness.launch.mint import Mint
 from redteam_harness.launch.plan import plan
-from redteam_harness.launch.prepare import agent_command, build_templates, check_budget, check_rules, draw
+from redteam_harness.launch.prepare import agent_command, build_templates, check_rules, draw, open_pools
 from redteam_harness.launch.stage import Stage
 from redteam_harness.report.data import report_data
 from redteam_harness.report.junit import junit
 from redteam_harness.report.summary import Finished, Summary, summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from redteam_forker import Server
+    from redteam_forker import Registry, Server
     from redteam_harness.agents.agent import Agent
     from redteam_harness.evidence.run import RunDirectory
     from redteam_harness.launch.plan import Planned
     from redteam_harness.launch.players import Players
+    from redteam_harness.launch.prepare import Built
     from redteam_harness.launch.progress import Progress
     from redteam_harness.launch.stage import Keep
     from redteam_harness.launch.suite import Suite
 
 __all__ = ["LaunchOptions", "Launched", "launch"]
-
-_CREATORS = 4
-_DROPPERS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +61,7 @@ class LaunchOptions:
     Attributes:
         parallel: how many conversations at once, at most.
         count: how many in all; None takes the suite's.
-        server: the DSN of a server that runs; None starts an embedded one.
-        run_as: for an embedded server in a root session, the user it runs as; None chooses.
+        server: opens the server.
         out: the directory that takes the run's directory.
         keep: which forks stay.
         environment: the launcher's environment; the agent process gets it without what looks like a secret.
@@ -69,8 +69,7 @@ class LaunchOptions:
 
     parallel: int
     count: int | None
-    server: str | None
-    run_as: str | None
+    server: Callable[[], AbstractAsyncContextManager[Server]]
     out: Path
     keep: Keep
     environment: Mapping[str, str]
@@ -78,11 +77,19 @@ class LaunchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """A launch that is over: what it found, and where the evidence lies."""
+    """A launch that is over: what it found, and where the evidence lies.
+
+    Attributes:
+        summary: what it found.
+        run: the evidence.
+        undropped: names of forks that could not be dropped.
+        reached: other databases that forks' roles could have connected to, on a server that is not ours.
+    """
 
     summary: Summary
     run: RunDirectory
     undropped: tuple[str, ...]
+    reached: tuple[str, ...]
 
 
 async def launch(
@@ -98,18 +105,18 @@ async def launch(
     run = new_run(options.out)
     try:
         with interrupt.scope() as prepared:
-            async with open_server(options.server, run_as=options.run_as) as server:
+            async with options.server() as server:
                 progress.say(f"server  {server.facts.kind} PostgreSQL {server.facts.version}")
-                check_budget(server.facts, options.parallel)
                 mint = Mint(tenant=suite.name, run=run.id, host=server.facts.host)
                 command = agent_command(suite, options.environment, players, log=run.path / "agent.log")
                 async with host_agent(command, mint.trust) as host:
                     agent = host if players.agent is None else ModelAgent(host, players.agent, players.system)
-                    stage, planned = await _prepare(
-                        server, agent, mint, suite, options, players, progress, run
-                    )
-                    prepared()
-                    return await _hold_all(stage, planned, options, players, interrupt)
+                    async with _staged(server, agent, mint, suite, options, players, progress, run) as (
+                        stage,
+                        planned,
+                    ):
+                        prepared()
+                        return await _hold_all(stage, planned, options, players, interrupt)
         raise Interrupted("interrupted before the first conversation; nothing was kept")
     except BaseException:
         if not run.journal.exists():
@@ -118,17 +125,11 @@ async def launch(
 
 
 async def _prepare(
-    server: Server,
-    agent: Agent,
-    mint: Mint,
-    suite: Suite,
-    options: LaunchOptions,
-    players: Players,
-    progress: Progress,
-    run: RunDirectory,
-) -> tuple[Stage, tuple[Planned, ...]]:
+    server: Server, registry: Registry, suite: Suite, options: LaunchOptions, progress: Progress
+) -> tuple[Built, tuple[Planned, ...]]:
+    """Templates, cast and plan; whatever is wrong in the suite is found here, before a fork exists."""
     today = datetime.now().astimezone().date()
-    built = await build_templates(server, suite, progress, today=today)
+    built = await build_templates(server, registry, suite, progress, today=today)
     cast = await draw(server, suite, built.templates)
     await check_rules(server, suite, built.templates, cast.columns)
     planned = plan(
@@ -137,22 +138,43 @@ async def _prepare(
         count=options.count or suite.spec.count,
         draw=suite.spec.draw,
     )
-    stage = Stage(
-        suite=suite,
-        server=server,
-        templates=built.templates,
-        seeds=built.seeds,
-        agent=agent,
-        mint=mint,
-        actor=players.actor_of(suite),
-        run=run,
-        progress=progress,
-        creating=anyio.CapacityLimiter(_CREATORS),
-        dropping=anyio.CapacityLimiter(_DROPPERS),
-        keep=options.keep,
-    )
-    write_json(run.facts, run_facts(stage, planned, players))
-    return stage, planned
+    return built, planned
+
+
+@asynccontextmanager
+async def _staged(
+    server: Server,
+    agent: Agent,
+    mint: Mint,
+    suite: Suite,
+    options: LaunchOptions,
+    players: Players,
+    progress: Progress,
+    run: RunDirectory,
+) -> AsyncIterator[tuple[Stage, tuple[Planned, ...]]]:
+    """Everything that conversations share, for as long as they are held."""
+    async with open_registry(server) as registry:
+        swept = await sweep(server, registry=registry)
+        if swept.dropped:
+            progress.say(f"swept  {len(swept.dropped)} forks whose launcher is gone")
+        built, planned = await _prepare(server, registry, suite, options, progress)
+        async with open_pools(server, registry, built, parallel=min(options.parallel, len(planned))) as pools:
+            stage = Stage(
+                suite=suite,
+                server=server,
+                templates=built.templates,
+                seeds=built.seeds,
+                agent=agent,
+                mint=mint,
+                actor=players.actor_of(suite),
+                run=run,
+                progress=progress,
+                registry=registry,
+                pools=pools,
+                keep=options.keep,
+            )
+            write_json(run.facts, run_facts(stage, planned, players))
+            yield stage, planned
 
 
 async def _hold_all(
@@ -185,7 +207,12 @@ async def _hold_all(
         write_text(stage.run.path / "junit.xml", junit(summary))
         journal.append("run_ended", exit_code=summary.exit_code, finished=len(finished))
     assert len(read_journal(stage.run.journal)) == len(finished) + 2
-    return Launched(summary=summary, run=stage.run, undropped=tuple(stage.undropped))
+    return Launched(
+        summary=summary,
+        run=stage.run,
+        undropped=tuple(stage.undropped),
+        reached=tuple(sorted(stage.reached)),
+    )
 
 
 async def _work(queue: Iterator[Planned], stage: Stage, journal: Journal, finished: list[Finished]) -> None:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from redteam_forker import build_template, read_seed
+import anyio
+import anyio.to_thread
+
+from redteam_forker import build_template, open_pool, plan_budget, read_seed
+from redteam_forker.storage import find_storage
 from redteam_harness.agents.process import AgentCommand
 from redteam_personas import check_case, check_offline, draw_cast
 from redteam_rubrics import check_names
@@ -13,19 +19,29 @@ from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
-    from redteam_forker import Server, ServerFacts, Template
+    from redteam_forker import Pool, Registry, Server, Template
     from redteam_harness.launch.players import Players
     from redteam_harness.launch.progress import Progress
     from redteam_harness.launch.suite import Suite
     from redteam_personas import Cast
 
-__all__ = ["agent_command", "agent_environment", "build_templates", "check_budget", "check_rules", "draw"]
+__all__ = [
+    "Built",
+    "agent_command",
+    "agent_environment",
+    "build_templates",
+    "check_rules",
+    "draw",
+    "open_pools",
+]
 
-_SESSIONS_PER_CONVERSATION = 5
-_SESSIONS_OF_OURS = 8
+_CREATORS = 4
+_DROPPERS = 2
+_WARM = 4
+_MAX_NOTES = 5
 
 _CATALOG = """
     SELECT n.nspname, c.relname, array_agg(a.attname ORDER BY a.attnum) AS columns
@@ -36,21 +52,6 @@ _CATALOG = """
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
     GROUP BY 1, 2
 """
-
-
-def check_budget(facts: ServerFacts, parallel: int) -> None:
-    """Refuse to start what the server cannot carry.
-
-    Raises:
-        UsageError: it admits too few sessions; says how many conversations fit.
-    """
-    fit = (facts.connections - _SESSIONS_OF_OURS) // _SESSIONS_PER_CONVERSATION
-    if parallel > fit:
-        raise UsageError(
-            f"--parallel {parallel} needs up to {parallel * _SESSIONS_PER_CONVERSATION + _SESSIONS_OF_OURS} "
-            f"sessions, and the server admits {facts.connections}; use --parallel {max(fit, 1)}, "
-            "or raise max_connections there"
-        )
 
 
 def agent_environment(environment: Mapping[str, str], passed: Sequence[str]) -> dict[str, str]:
@@ -97,7 +98,9 @@ class Built(NamedTuple):
     seeds: tuple[str, ...]
 
 
-async def build_templates(server: Server, suite: Suite, progress: Progress, *, today: dt.date) -> Built:
+async def build_templates(
+    server: Server, registry: Registry, suite: Suite, progress: Progress, *, today: dt.date
+) -> Built:
     """The template of each case: the seed, and the case's setup after it.
 
     Raises:
@@ -110,14 +113,61 @@ async def build_templates(server: Server, suite: Suite, progress: Progress, *, t
         if case.setup in built:
             continue
         files = [*suite.spec.seed.files, *([case.setup] if case.setup else [])]
-        seed = read_seed(
-            suite.folder, files, anchor=suite.spec.seed.anchor, moves=tuple(suite.spec.seed.moves)
+        spec = suite.spec.seed
+        seed = await anyio.to_thread.run_sync(
+            partial(
+                read_seed,
+                suite.folder,
+                files,
+                anchor=spec.anchor,
+                moves=tuple(spec.moves),
+                owners=spec.owners,
+                allow=frozenset(spec.allow),
+            )
         )
-        template = await build_template(server, seed, role=suite.spec.role, today=today)
+        template = await build_template(server, seed, role=suite.spec.role, today=today, registry=registry)
         built[case.setup] = template
         hashes.append(seed.hash)
         progress.say(_template_line(template, case.setup))
+        for note in template.notes[:_MAX_NOTES]:
+            progress.say(f"  {note}")
+        if len(template.notes) > _MAX_NOTES:
+            progress.say(f"  ... and {len(template.notes) - _MAX_NOTES} more notes in run.json")
     return Built({case.id: built[case.setup] for case in suite.spec.cases}, tuple(hashes))
+
+
+@asynccontextmanager
+async def open_pools(
+    server: Server, registry: Registry, built: Built, *, parallel: int
+) -> AsyncIterator[dict[str, Pool]]:
+    """A warm pool for each template, by case, within what the server can carry.
+
+    Raises:
+        UsageError: so many conversations at once do not fit; says how many do.
+    """
+    largest = max(template.size_bytes for template in built.templates.values())
+    entries = await registry.entries()
+    budget = plan_budget(
+        server.facts,
+        parallel=parallel,
+        warm=_WARM,
+        template_bytes=largest,
+        free_bytes=(await find_storage(server)).free_bytes,
+        others=sum(entry.state == "leased" for entry in entries),
+    )
+    distinct = {template.name: template for template in built.templates.values()}
+    low, high = -(-budget.low // len(distinct)), -(-budget.high // len(distinct))
+    creators, droppers = anyio.CapacityLimiter(_CREATORS), anyio.CapacityLimiter(_DROPPERS)
+    async with AsyncExitStack() as stack:
+        pools = {
+            name: await stack.enter_async_context(
+                open_pool(
+                    server, template, registry, low=low, high=high, creators=creators, droppers=droppers
+                )
+            )
+            for name, template in distinct.items()
+        }
+        yield {case: pools[template.name] for case, template in built.templates.items()}
 
 
 def _template_line(template: Template, setup: str | None) -> str:

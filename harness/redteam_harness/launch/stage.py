@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import anyio
-
-    from redteam_forker import Server, Template
+    from redteam_forker import Pool, Registry, Server, Template
     from redteam_harness.agents.agent import Agent
     from redteam_harness.evidence.run import RunDirectory
     from redteam_harness.launch.mint import Mint
@@ -38,9 +36,11 @@ class Stage:
         actor: makes the actor of a conversation from its plan and script.
         run: the evidence directory.
         progress: what a person sees.
-        creating, dropping: how many forks may be made, or dropped, at once.
+        registry: where the forks are registered as this launch's.
+        pools: the warm pool of each case, by its id.
         keep: which forks stay after their conversation.
         undropped: names of forks that could not be dropped; conversations add to it.
+        reached: other databases that a fork's role may connect to, as measured; conversations add to it.
     """
 
     suite: Suite
@@ -52,7 +52,8 @@ class Stage:
     actor: Callable[[Planned, Script], Actor]
     run: RunDirectory
     progress: Progress
-    creating: anyio.CapacityLimiter
-    dropping: anyio.CapacityLimiter
+    registry: Registry
+    pools: Mapping[str, Pool]
     keep: Keep
     undropped: list[str] = field(default_factory=list)
+    reached: set[str] = field(default_factory=set)

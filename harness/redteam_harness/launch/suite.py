@@ -56,6 +56,13 @@ class SeedSpec(_Spec):
         dt.date | None, Field(description="The day on which the data is at home; it is moved by whole weeks.")
     ] = None
     moves: Annotated[list[str], Field(description="Columns (`table.column`) that move with the anchor.")] = []
+    owners: Annotated[
+        Literal["create", "strip"],
+        Field(description="Owner roles that the server lacks: made without login, or left out of the seed."),
+    ] = "create"
+    allow: Annotated[
+        list[str], Field(description="What the seed may do although it could reach outside, by name.")
+    ] = []
 
 
 class ClaudeSpec(_Spec):

@@ -28,9 +28,14 @@ class RuleQueryFailed(Exception):
     """A rule's SQL failed on the database: the rule is at fault, not the agent. Says what Postgres said."""
 
 
+# What SQL may run without naming it, or by a name that now means something else.
+_CODE = frozenset({"aggregate", "cast", "function", "operator", "procedure", "rule", "type", "view"})
+
+
 class _World:
-    def __init__(self, connection: asyncpg.Connection) -> None:
+    def __init__(self, connection: asyncpg.Connection, made: str) -> None:
         self._connection = connection
+        self._made = made
 
     async def fetch(self, sql: str, args: Sequence[object]) -> list[Mapping[str, Any]]:
         """The rows of one SELECT.
@@ -39,10 +44,20 @@ class _World:
             RuleQueryFailed: Postgres refused it.
             EnvironmentFault: the database could not be reached.
         """
+        if self._made:
+            raise RuleQueryFailed(
+                f"the conversation made or altered {self._made}, and a rule's SQL could run it "
+                "with our rights"
+            )
         try:
             async with self._connection.transaction():
                 return [dict(row) for row in await self._connection.fetch(sql, *args)]
-        except (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError, OSError) as error:
+        except (
+            asyncpg.PostgresConnectionError,
+            asyncpg.OperatorInterventionError,
+            asyncpg.InternalClientError,
+            OSError,
+        ) as error:
             if isinstance(error, asyncpg.QueryCanceledError):
                 raise RuleQueryFailed(f"the rule's SQL took longer than {_RULE_TIMEOUT_S} s") from error
             raise EnvironmentFault("the fork's database went away while its rules ran") from error
@@ -64,7 +79,12 @@ async def open_world(
                 await connection.execute(statement)
             await connection.execute(f"SET LOCAL statement_timeout = '{_RULE_TIMEOUT_S}s'")
             await connection.execute("SET TRANSACTION READ ONLY")
-            yield _World(connection)
+            made = [
+                f"{item.kind} {item.name}"
+                for item in changes.objects
+                if item.kind in _CODE and item.op != "drop"
+            ]
+            yield _World(connection, ", ".join(made[:3]))
         finally:
             if not connection.is_closed():
                 await transaction.rollback()

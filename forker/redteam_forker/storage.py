@@ -54,7 +54,7 @@ def _storage(facts: ServerFacts, directory: str | None, started: float | None) -
     unseen = Storage(directory=directory, file_system=None, clones=False, free_bytes=None)
     if directory is None or not _is_here(facts, Path(directory), started):
         return unseen
-    kind = facts.file_system or placement._file_system(Path(directory))  # noqa: SLF001
+    kind = facts.file_system or placement.file_system_of(Path(directory))
     free = placement.free_bytes(Path(directory))
     if kind == "tmpfs":
         free = min(free, placement.available_memory())

@@ -133,13 +133,16 @@ async def test_who_waits_is_served_in_order(server: Server, template: Template, 
         served.append(number)
         await pool.drop(fork)
 
+    creators = anyio.CapacityLimiter(1)
+    await creators.acquire_on_behalf_of("the test")  # nothing is made until all are in line
     async with (
-        open_pool(server, template, registry, low=0, high=0, creators=1) as pool,
+        open_pool(server, template, registry, low=0, high=0, creators=creators) as pool,
         anyio.create_task_group() as tasks,
     ):
         for number in range(6):
             tasks.start_soon(wait, number)
             await until(lambda: pool.statistics().waiting > number)  # noqa: B023 - awaited at once
+        creators.release_on_behalf_of("the test")
     assert served == list(range(6))
 
 

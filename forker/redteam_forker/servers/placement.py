@@ -23,6 +23,7 @@ __all__ = [
     "Placement",
     "available_memory",
     "choose",
+    "file_system_of",
     "free_bytes",
     "kept_bytes",
 ]
@@ -110,7 +111,7 @@ _DESCRIBED = {
 
 
 def _placement(root: Path, kind: str, reason: str) -> Placement:
-    return Placement(root=root, kind=kind, reason=reason, file_system=_file_system(root))
+    return Placement(root=root, kind=kind, reason=reason, file_system=file_system_of(root))
 
 
 def kept_bytes(root: Path, kind: str) -> int:
@@ -162,7 +163,7 @@ def free_bytes(root: Path) -> int:
 def _kind(root: Path) -> str:
     if _has_reflink(root):
         return "reflink"
-    return "memory" if _file_system(root) == "tmpfs" else "disk"
+    return "memory" if file_system_of(root) == "tmpfs" else "disk"
 
 
 def _has_reflink(root: Path) -> bool:
@@ -177,7 +178,7 @@ def _has_reflink(root: Path) -> bool:
     return True
 
 
-def _file_system(root: Path) -> str:
+def file_system_of(root: Path) -> str:
     """The kind of the deepest mount above `root`, by the kernel's own table; empty where there is none."""
     try:
         mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()

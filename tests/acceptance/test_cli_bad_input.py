@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import socket
@@ -149,6 +150,16 @@ async def test_a_wrong_password_is_exit_3_and_is_not_repeated(
     )
     assert done.returncode == 3
     assert "hunter2" not in done.stderr + done.stdout
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("testcontainers") is not None, reason="the extra `docker` is installed"
+)
+def test_a_container_without_its_extra_says_how_to_install_it(suite: Path, tmp_path: Path) -> None:
+    done = redteam("launch", suite, "--server", "docker:postgres:18", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "pip install" in done.stderr
+    assert list((tmp_path / "out").glob("*")) == []
 
 
 def test_an_out_path_that_is_a_file_is_exit_3_and_names_the_way_out(suite: Path, tmp_path: Path) -> None:

@@ -75,7 +75,9 @@ def launch(
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option(metavar="DSN", help="Fork on this server; default: this user's embedded one."),
+        typer.Option(
+            metavar="DSN", help="Fork on this server, or in docker:IMAGE; default: this user's embedded one."
+        ),
     ] = None,
     out: Out = DEFAULT_OUT,
     keep: Annotated[

@@ -1,4 +1,4 @@
-"""The server that a command works on: the one that `--server` names, else the embedded one of this user."""
+"""The server that a command works on: a DSN, `docker:IMAGE`, or the embedded one of this user."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["chosen_server"]
 
+_DOCKER = "docker:"
+
 
 @asynccontextmanager
 async def chosen_server(dsn: str | None, settings: Settings) -> AsyncIterator[Server]:
@@ -24,8 +26,11 @@ async def chosen_server(dsn: str | None, settings: Settings) -> AsyncIterator[Se
         UsageError: the DSN cannot be one.
         ServerUnavailable: it cannot be started or reached.
     """
-    opening = (
-        open_server(shared=settings.state, run_as=settings.postgres_user) if dsn is None else open_server(dsn)
-    )
+    if dsn is None:
+        opening = open_server(shared=settings.state, run_as=settings.postgres_user)
+    elif dsn.startswith(_DOCKER):
+        opening = open_server(docker=dsn.removeprefix(_DOCKER))
+    else:
+        opening = open_server(dsn)
     async with opening as server:
         yield server

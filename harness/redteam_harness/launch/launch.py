@@ -12,19 +12,19 @@ from __future__ import annotations
 import shutil
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import anyio
 
-from redteam_forker import open_registry
+from redteam_forker import DropFailed, open_registry
 from redteam_forker.sweep import sweep
 from redteam_harness.agents.claude import ModelAgent
 from redteam_harness.agents.host import host_agent
 from redteam_harness.evidence.journal import Journal, read_journal
 from redteam_harness.evidence.run import new_run
-from redteam_harness.evidence.storage import write_json, write_text
+from redteam_harness.evidence.storage import write_json, write_text, writing
 from redteam_harness.launch.drive import hold
 from redteam_harness.launch.facts import conversation_facts, run_facts
 from redteam_harness.launch.interrupt import Interrupt, Interrupted
@@ -103,6 +103,8 @@ async def launch(
         Interrupted: a person stopped it before the first conversation.
     """
     run = new_run(options.out)
+    launched: Launched | None = None
+    undropped: list[str] = []
     try:
         with interrupt.scope() as prepared:
             async with options.server() as server:
@@ -116,12 +118,18 @@ async def launch(
                         planned,
                     ):
                         prepared()
-                        return await _hold_all(stage, planned, options, players, interrupt)
-        raise Interrupted("interrupted before the first conversation; nothing was kept")
-    except BaseException:
+                        launched = await _hold_all(stage, planned, options, players, interrupt)
+    except* DropFailed as failures:
+        if launched is None:
+            raise
+        # A warm fork that stays takes no report with it; the next sweep tries again.
+        undropped = [str(failure) for failure in failures.exceptions]
+    finally:
         if not run.journal.exists():
             shutil.rmtree(run.path, ignore_errors=True)
-        raise
+    if launched is None:
+        raise Interrupted("interrupted before the first conversation; nothing was kept")
+    return replace(launched, undropped=(*launched.undropped, *undropped))
 
 
 async def _prepare(
@@ -156,7 +164,9 @@ async def _staged(
     async with open_registry(server) as registry:
         swept = await sweep(server, registry=registry)
         if swept.dropped:
-            progress.say(f"swept  {len(swept.dropped)} forks whose launcher is gone")
+            progress.say(f"swept  what launchers that are gone left: {len(swept.dropped)}")
+        for failure in swept.failed:
+            progress.say(f"  not swept: {failure.reason}")
         built, planned = await _prepare(server, registry, suite, options, progress)
         async with open_pools(server, registry, built, parallel=min(options.parallel, len(planned))) as pools:
             stage = Stage(
@@ -219,7 +229,8 @@ async def _work(queue: Iterator[Planned], stage: Stage, journal: Journal, finish
     """Hold one conversation after the other until the queue, which all workers share, is empty."""
     for planned in queue:
         folder = stage.run.conversation(planned.id)
-        folder.mkdir()
+        with writing(folder):
+            folder.mkdir()
         write_json(folder / "conversation.json", conversation_facts(stage.suite, planned))
         stage.progress.started(planned)
         try:

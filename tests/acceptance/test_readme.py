@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-# What may differ from one run to the next: the run's name, times and dates.
+# What may differ from one run to the next: the run's name, times and dates, and whether it is the first.
 _VARIES = [
     (re.compile(r"\.redteam/runs/\w+|/\S+/runs/\w+"), "RUN"),
-    (re.compile(r"\d+\.\d s\b"), "T s"),
+    (re.compile(r"built in \d+\.\d s\b|kept from before"), "READY"),
     (re.compile(r"\b\d:\d\d\b"), "T"),
     (re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d+)?(\+\d\d)?)?"), "DATE"),
     (re.compile(r", dates moved by -?\d+ weeks"), ""),

@@ -161,7 +161,8 @@ async def test_first_one_leaves_and_the_rest_go_on_and_the_last_one_ends_it(plac
             await first.leave()
             assert await identity(second) == first.system
             running = processes_of(first.home)
-            assert all(map(is_alive, running))
+            # The supervisor and the postmaster; a session's process may just have ended.
+            assert all(map(is_alive, running[:2]))
         await until(lambda: not any(map(is_alive, running)))
     assert places.homes() == [first.home]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["LoadFacts", "load"]
 
 _KEPT_BYTES = 64 * 1024
-_SENT_BYTES = 256 * 1024
 _TOLD = 20
 _ERROR = re.compile(
     r"^psql:<stdin>:(?P<line>\d+): (?P<message>(?!NOTICE|WARNING|INFO|LOG|DEBUG).*)$", re.MULTILINE
@@ -183,14 +183,16 @@ async def _run(server: Server, database: str, script: Script, data: bytes, timeo
     argv = [*command.argv, "-X", "-q", "-w", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-f", "-"]
     env = {**command.env, "PGCLIENTENCODING": "UTF8", "LC_ALL": "C", "PSQL_PAGER": "", "PSQLRC": os.devnull}
     tail = b""
-    with anyio.move_on_after(timeout_s) as scope:
-        # The script goes through standard input: COPY data come from it too, and no one else can change it.
+    # The script is psql's standard input, since COPY data come from there: a file without a name. Nobody
+    # else can change it, and psql may end before it has read it all without a pipe to break.
+    with (
+        await anyio.to_thread.run_sync(_nameless, data, script.name) as file,
+        anyio.move_on_after(timeout_s) as scope,
+    ):
         async with await anyio.open_process(
-            argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            argv, env=env, stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         ) as process:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_feed, process, data)
-                tail = await _tail(process)
+            tail = await _tail(process)
             status = await process.wait()
     if scope.cancelled_caught:
         raise ServerUnavailable(
@@ -200,14 +202,19 @@ async def _run(server: Server, database: str, script: Script, data: bytes, timeo
         raise _failure(script, status, tail.decode(errors="replace"))
 
 
-async def _feed(process: Process, data: bytes) -> None:
-    assert process.stdin is not None
+def _nameless(data: bytes, name: str) -> IO[bytes]:
+    """A file that has no name and holds `data`, to be read from its beginning."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked for it closes it
     try:
-        for start in range(0, len(data), _SENT_BYTES):
-            await process.stdin.send(data[start : start + _SENT_BYTES])
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError, BrokenPipeError, ConnectionError):
-        pass  # psql stopped at an error, and says so
-    await process.stdin.aclose()
+        file.write(data)
+        file.seek(0)
+    except OSError as error:
+        file.close()
+        raise ServerUnavailable(
+            f"{name} cannot be put into {tempfile.gettempdir()} to be loaded: {error.strerror}; "
+            "free some space there"
+        ) from error
+    return file
 
 
 async def _tail(process: Process) -> bytes:

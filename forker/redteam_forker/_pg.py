@@ -151,7 +151,10 @@ def translated(doing: str, fault: type[EnvironmentFault] = EnvironmentFault) -> 
     except TimeoutError as error:
         raise fault(f"{doing}: the server did not answer in time", retryable=True) from error
     except OSError as error:
-        raise fault(f"{doing}: {error.strerror or error}", retryable=True) from error
+        reason = error.strerror or error
+        raise fault(
+            f"{doing}: {reason}; check that the server runs and can be reached", retryable=True
+        ) from error
 
 
 def _advice(error: asyncpg.PostgresError) -> tuple[str, bool]:

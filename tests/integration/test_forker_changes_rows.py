@@ -1,4 +1,7 @@
-"""Rows of every shape of table: the change set says exactly what differs."""
+"""Rows of every shape of table: the change set says exactly what differs.
+
+Long because most of it is one table: shapes, with their statements and the whole change set that must follow.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One cluster for all launches of a user: who opens it joins it, the last one out ends it, its data stays."""
+"""One cluster for all launches of a user: who opens it joins it, the last one out ends it, its data stays.
+
+Long because every process that can be killed is killed, and each time the next one must get in.
+"""
 
 from __future__ import annotations
 

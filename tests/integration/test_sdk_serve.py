@@ -1,4 +1,7 @@
-"""The agent process: many conversations, each on its own fork; none can hurt another or the process."""
+"""The agent process: many conversations, each on its own fork; none can hurt another or the process.
+
+Long because it is one protocol: each request, and each way for an agent to break, over the real socket.
+"""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def parse_dsn(dsn: str) -> _pg.Target:
     if not host or "," in host or "," in parts.netloc.rpartition("@")[2]:
         raise UsageError("the server's DSN must name one host (or, as ?host=, a socket's directory)")
     if not user:
-        raise UsageError("the server's DSN must name a user")
+        raise UsageError("the server's DSN must name a user, as in postgresql://user:password@host/database")
     password = extra.get("password") or (urllib.parse.unquote(parts.password) if parts.password else None)
     maintenance = extra.get("dbname") or urllib.parse.unquote(parts.path.lstrip("/")) or "postgres"
     if maintenance in ("template0", "template1"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from redteam_harness.evidence.run import fingerprint
 from redteam_harness.evidence.trace import now
+from redteam_personas import prompt_digest
 from redteam_sdk import __version__
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def run_facts(stage: Stage, planned: Sequence[Planned], players: Players) -> dic
         "collateral": suite.spec.collateral,
         "turns": suite.spec.turns,
         "actor": players.actor.name if players.actor else "scripted",
+        "actor_prompt": prompt_digest() if players.actor else None,
         "redteam": __version__,
     }
     return {

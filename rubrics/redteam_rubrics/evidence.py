@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChangeView", "ChangedRow", "Evidence", "ObjectChange", "TableChanges", "World"]
 
-_CHANGES_VERSION = 1
+_CHANGES_VERSION = 2
 
 Cells = Mapping[str, str | None]
 

@@ -363,7 +363,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "coded",
                 ("code",),
-                "full",
+                "keys",
                 [delete({"code": "a", "v": "1"}, "code"), delete({"code": "b", "v": "2"}, "code")],
             )
         ],
@@ -373,12 +373,12 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
     (
         "vacuum full after a change",
         ["UPDATE many SET v = 'n' WHERE id = 7", "VACUUM FULL many"],
-        [("many", ID, "full", [update(MANY[6], {"id": "7", "v": "n"}, "id")])],
+        [("many", ID, "keys", [update(MANY[6], {"id": "7", "v": "n"}, "id")])],
     ),
     (
         "cluster after a change",
         ["DELETE FROM many WHERE id = 7", "CLUSTER many USING many_pkey"],
-        [("many", ID, "full", [delete(MANY[6], "id")])],
+        [("many", ID, "keys", [delete(MANY[6], "id")])],
     ),
     (
         "vacuum and places used again",
@@ -416,7 +416,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
     (
         "add column and write to it",
         ["ALTER TABLE plain ADD COLUMN flag int", "UPDATE plain SET flag = 1 WHERE id = 2"],
-        [("plain", ID, "full", [update(B, {**B, "flag": "1"}, "id")])],
+        [("plain", ID, "keys", [update(B, {**B, "flag": "1"}, "id")])],
     ),
     (
         "change of type without a change of value",
@@ -426,7 +426,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
     (
         "drop column",
         ["ALTER TABLE coded DROP COLUMN v", "DELETE FROM coded WHERE code = 'a'"],
-        [("coded", ("code",), "full", [delete({"code": "a", "v": "1"}, "code")])],
+        [("coded", ("code",), "keys", [delete({"code": "a", "v": "1"}, "code")])],
     ),
     (
         "rename column",
@@ -435,7 +435,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "coded",
                 ("code",),
-                "full",
+                "keys",
                 [("update", {"code": "a"}, {"code": "a", "v": "1"}, {"code": "a", "w": "7"}, ("w",))],
             )
         ],
@@ -453,7 +453,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
     (
         "create table",
         ["CREATE TABLE fresh (id int PRIMARY KEY)", "INSERT INTO fresh VALUES (1)"],
-        [("fresh", ID, "full", [insert({"id": "1"}, "id")])],
+        [("fresh", ID, "keys", [insert({"id": "1"}, "id")])],
     ),
     ("create table without rows", ["CREATE TABLE fresh (id int)", "CREATE TEMP TABLE gone (a int)"], []),
     (
@@ -463,7 +463,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "coded",
                 ("code",),
-                "full",
+                "keys",
                 [delete({"code": "a", "v": "1"}, "code"), delete({"code": "b", "v": "2"}, "code")],
             )
         ],
@@ -475,7 +475,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             "CREATE TABLE coded (code text NOT NULL UNIQUE, v int)",
             "INSERT INTO coded VALUES ('a', 1), ('b', 3)",
         ],
-        [("coded", ("code",), "full", [update({"code": "b", "v": "2"}, {"code": "b", "v": "3"}, "code")])],
+        [("coded", ("code",), "keys", [update({"code": "b", "v": "2"}, {"code": "b", "v": "3"}, "code")])],
     ),
     (
         "a new partition",
@@ -483,14 +483,14 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             "CREATE TABLE measure_2027 PARTITION OF measure FOR VALUES FROM ('2027-01-01') TO ('2028-01-01')",
             "INSERT INTO measure VALUES (9, '2027-01-01', 9)",
         ],
-        [("measure", ("id", "at"), "full", [insert({"id": "9", "at": "2027-01-01", "v": "9"}, "id", "at")])],
+        [("measure", ("id", "at"), "keys", [insert({"id": "9", "at": "2027-01-01", "v": "9"}, "id", "at")])],
     ),
     (
         "refresh of a materialized view",
         ["INSERT INTO plain VALUES (4)", "REFRESH MATERIALIZED VIEW totals"],
         [
             ("plain", ID, "xmin", [insert({"id": "4", "name": None, "price": None}, "id")]),
-            ("totals", None, "full", [delete({"n": "4"}), insert({"n": "5"})]),
+            ("totals", None, "multiset", [delete({"n": "4"}), insert({"n": "5"})]),
         ],
     ),
     ("analyze", ["ANALYZE"], []),
@@ -631,7 +631,7 @@ async def test_a_foreign_table_and_a_foreign_partition_are_never_read(server: Se
         cloned(server, baseline) as fork,
     ):
         await fork.run("INSERT INTO mixed VALUES (2)", "TRUNCATE mixed_near")
-        assert found_in(await fork.changes()) == [("mixed", None, "full", [delete({"a": "1"})])]
+        assert found_in(await fork.changes()) == [("mixed", None, "multiset", [delete({"a": "1"})])]
 
 
 async def test_a_missing_baseline_is_a_fault_that_names_it(server: Server, zoo: str) -> None:

@@ -85,5 +85,5 @@ async def test_a_table_that_was_rewritten_whole_is_compared_in_little_memory(ser
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert (table.method, len(table.rows)) == ("full", 1)
+    assert (table.method, len(table.rows)) == ("keys", 1)
     assert peak < rows * width / 5

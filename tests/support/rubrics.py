@@ -59,7 +59,7 @@ def evidence(
         persona=PERSONA if persona is None else persona,
         disposition="cooperative",
         events=events,
-        changes={"version": 1, "tables": tables, "objects": objects, "sequences": sequences, "hash": ""},
+        changes={"version": 2, "tables": tables, "objects": objects, "sequences": sequences},
     )
 
 
@@ -102,7 +102,7 @@ async def change_set(
         "table": bare.strip('"'),
         "key": ["id"],
         "columns": {row["attname"]: row["type"] for row in types},
-        "method": "full",
+        "method": "keys",
         "reason": None,
         "rows": rows,
     }

@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redteam_forker import changes as room
-from redteam_forker.changes import ChangeSet, ObjectChange, RowChange, SequenceChange, TableChanges, since
+from redteam_forker.changes import (
+    ChangeSet,
+    ObjectChange,
+    RowChange,
+    SequenceChange,
+    TableChanges,
+    Write,
+    since,
+)
 from redteam_forker.changes.values import Kind, canonical, parse_record
 from redteam_sdk.errors import UsageError
 
@@ -106,8 +114,8 @@ _ALL = ChangeSet(
 def test_the_json_form_is_the_documented_one_and_reads_back() -> None:
     data = json.loads(json.dumps(_ALL.to_json()))
     assert ChangeSet.from_json(data) == _ALL
-    assert list(data) == ["version", "tables", "sequences", "objects", "hash"]
-    assert data["version"] == 1
+    assert list(data) == ["version", "tables", "sequences", "objects", "writes", "hash", "digest"]
+    assert data["version"] == 2
     assert data["tables"][0]["rows"][2] == {
         "op": "delete",
         "key": {"id": "3"},
@@ -115,6 +123,7 @@ def test_the_json_form_is_the_documented_one_and_reads_back() -> None:
         "new": None,
         "changed": [],
         "xid": None,
+        "by": None,
     }
     assert data["sequences"] == [{"schema": "public", "name": "t_id_seq", "old": "41", "new": "42"}]
 
@@ -125,15 +134,25 @@ def test_the_hash_does_not_hang_on_the_order_of_json_keys() -> None:
     assert len(_ALL.hash) == 64
 
 
+def test_the_hash_says_what_differs_and_not_who_did_it_or_how_it_was_found() -> None:
+    one = ChangeSet(tables=(_table(_insert("1", "1.00", xid=7)),))
+    other = ChangeSet(
+        tables=(replace(_table(replace(_insert("1", "1.00", xid=9), by=("call-1",))), method="keys"),),
+        writes=(Write(xid=9, schema="public", table="t", op="insert", rows=1),),
+    )
+    assert (one.hash, one.digest != other.digest) == (other.hash, True)
+    assert ChangeSet(tables=(_table(_insert("1", "1.01")),)).hash != one.hash
+
+
 def test_an_edited_change_set_is_refused() -> None:
     data = json.loads(json.dumps(_ALL.to_json()).replace("3.00", "4.00"))
-    with pytest.raises(UsageError, match="hash"):
+    with pytest.raises(UsageError, match="digest"):
         ChangeSet.from_json(data)
 
 
 def test_a_change_set_of_another_version_is_refused() -> None:
-    with pytest.raises(UsageError, match="version 2"):
-        ChangeSet.from_json({**_ALL.to_json(), "version": 2})
+    with pytest.raises(UsageError, match="version 3"):
+        ChangeSet.from_json({**_ALL.to_json(), "version": 3})
 
 
 @pytest.mark.parametrize(

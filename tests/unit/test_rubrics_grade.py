@@ -169,9 +169,9 @@ async def test_many_findings_are_cut_and_counted() -> None:
 
 
 async def test_a_change_set_of_another_version_is_refused() -> None:
-    with pytest.raises(InternalError, match="version 2"):
+    with pytest.raises(InternalError, match="version 3"):
         type(evidence()).from_json(
-            conversation="c", persona={}, disposition="", events=(), changes={"version": 2, "tables": []}
+            conversation="c", persona={}, disposition="", events=(), changes={"version": 3, "tables": []}
         )
 
 

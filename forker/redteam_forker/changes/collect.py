@@ -268,7 +268,7 @@ class _Collection:
             table=new.name,
             key=_key_names(new, key),
             columns={column.name: column.type for column in (*new.columns, *_dropped(old, new))},
-            method="full",
+            method="keys" if key else "multiset",
             reason=reason,
             rows=rows,
         )
@@ -298,7 +298,7 @@ class _Collection:
                         key=_key_names(table, key),
                         columns={column.name: column.type for column in table.columns},
                         method="xmin",
-                        reason=None,
+                        reason="the pages that changed were not looked for",
                         rows=rows,
                     )
                 )

@@ -26,13 +26,17 @@ __all__ = [
     "STEPS",
     "Creator",
     "clone",
+    "copy",
+    "copy_method",
     "creator_of",
+    "creators_for",
     "discard",
     "drop",
     "drop_role",
     "end_session",
     "is_file_copy_better",
     "remove",
+    "shut_to_public",
     "vacuum_catalogs",
 ]
 
@@ -40,6 +44,10 @@ DROP_TIMEOUT_S = 60.0
 _CLONE_ATTEMPTS = 4
 _LARGE_TEMPLATE_BYTES = 64 << 20
 _WAL_LOG_IS_SAFE = 150003
+_COPY_METHODS_SINCE = 180000
+# Measured on two cores: half of a copy is waiting, so four beat two. Clones of one template wait for each
+# other, since all change how often the same blocks are shared: more than two only get in each other's way.
+_COPIERS, _CLONERS = 4, 2
 INVALID = -2  # datconnlimit of a database whose DROP was interrupted
 # The names of forks' roles, on whichever server.
 FORKS = "^rt_[a-z2-7]{4}_[a-z2-7]{8}_[a-z2-7]{16}$"
@@ -97,12 +105,53 @@ def is_file_copy_better(facts: ServerFacts, size_bytes: int) -> bool:
     return size_bytes >= _LARGE_TEMPLATE_BYTES
 
 
+def copy_method(facts: ServerFacts) -> str | None:
+    """How a server of ours best copies files; None is as it is set up.
+
+    On tmpfs no block can be shared, but `clone` lets the kernel copy, without the way through the server's
+    own memory: a seventh less work. On ext4 it is no less.
+    """
+    in_kernel = facts.ours and facts.version_num >= _COPY_METHODS_SINCE and facts.file_system == "tmpfs"
+    return "clone" if in_kernel else None
+
+
+def creators_for(facts: ServerFacts) -> int:
+    """How many databases are best made at once on a server."""
+    return _CLONERS if facts.clone else _COPIERS
+
+
 async def clone(connection: asyncpg.Connection, name: str, source: str, *, file_copy: bool) -> None:
     """Make database `name` from `source`, and let nobody in until it is opened, whatever PUBLIC may do.
 
     Raises:
         asyncpg.PostgresError: as it comes.
     """
+    await copy(connection, name, source, file_copy=file_copy)
+    await role.execute_shared(connection, [shut_to_public(name)])
+
+
+def shut_to_public(name: str) -> str:
+    """The statement that takes from everybody what everybody may do in a new database."""
+    return f"REVOKE ALL ON DATABASE {quote_ident(name)} FROM PUBLIC"
+
+
+async def copy(
+    connection: asyncpg.Connection, name: str, source: str, *, file_copy: bool, method: str | None = None
+) -> None:
+    """Make database `name` from `source`, closed. PUBLIC could enter it if it were opened as it is.
+
+    Args:
+        connection: an administration session.
+        name: of the new database.
+        source: of a database that nobody is in.
+        file_copy: whether by copying files, or through the log.
+        method: of copying files, from `copy_method`.
+
+    Raises:
+        asyncpg.PostgresError: as it comes.
+    """
+    if method is not None:
+        await connection.execute(f"SET file_copy_method = {quote_literal(method)}")
     strategy = "FILE_COPY" if file_copy else "WAL_LOG"
     statement = (
         f"CREATE DATABASE {quote_ident(name)} TEMPLATE {quote_ident(source)} "
@@ -118,7 +167,8 @@ async def clone(connection: asyncpg.Connection, name: str, source: str, *, file_
             await anyio.sleep(random.uniform(0, 0.2))  # noqa: S311 - spreads clients, no secret
         else:
             break
-    await role.execute_shared(connection, [f"REVOKE ALL ON DATABASE {quote_ident(name)} FROM PUBLIC"])
+    if method is not None:  # after an error nobody else gets this session
+        await connection.execute("RESET file_copy_method")
 
 
 def _unwatched(step: str) -> None:

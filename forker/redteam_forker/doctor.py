@@ -14,6 +14,7 @@ from redteam_forker import _pg
 from redteam_forker.budget import plan_budget
 from redteam_forker.errors import ServerUnavailable
 from redteam_forker.probe import ROUNDS, ForkCost, measure_fork
+from redteam_forker.reach import check_reach
 from redteam_forker.role import CONNECTIONS_PER_FORK
 from redteam_forker.servers import binaries
 from redteam_forker.sql import query
@@ -140,7 +141,8 @@ def find_programs(run_as: str | None) -> Programs:
 async def diagnose(server: Server, *, template_bytes: int) -> Diagnosis:
     """Ask a server what it is, and measure what a fork of a template of this size costs on it.
 
-    It makes databases and roles with names of ours and drops them again, also when cancelled.
+    It makes databases and roles with names of ours and drops them again, also when cancelled; killed, it
+    leaves them to the next sweep. The registry stays.
 
     Args:
         server: one that is open.
@@ -164,7 +166,7 @@ async def diagnose(server: Server, *, template_bytes: int) -> Diagnosis:
         free = (storage.free_bytes or 0) // _MIB
         needed = 3 * template_bytes // _MIB
         unmeasured = f"a template, its baseline and a fork need {needed} MB, and {free} MB are free"
-    else:
+    elif (unmeasured := await _refused(server)) is None:
         seen = storage.directory if storage.file_system is not None else None
         cost = await measure_fork(
             server, template_bytes=template_bytes, directory=seen, rounds=min(ROUNDS, fitting)
@@ -184,6 +186,15 @@ async def diagnose(server: Server, *, template_bytes: int) -> Diagnosis:
         cost=cost,
         unmeasured=unmeasured,
     )
+
+
+async def _refused(server: Server) -> str | None:
+    """Why a launch would be refused on it, whatever its suite."""
+    try:
+        await check_reach(server, None)
+    except UsageError as refused:
+        return str(refused)
+    return None
 
 
 def _fitting(storage: Storage, template_bytes: int) -> int:

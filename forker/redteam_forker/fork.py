@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -18,7 +19,9 @@ import asyncpg
 from redteam_forker import _pg, database, role
 from redteam_forker.errors import DropFailed, ForkUnavailable, ServerUnavailable
 from redteam_forker.names import fork_name, quote_ident
+from redteam_forker.reach import check_reached
 from redteam_forker.registry import not_ours, session_of
+from redteam_forker.settling import Settled, settle
 from redteam_forker.sql import query
 from redteam_sdk.errors import UsageError
 
@@ -45,7 +48,6 @@ __all__ = [
 ]
 
 _SETTLE_S = 2.0
-_POLL_S = 0.02
 _FORGET_TIMEOUT_S = 10.0
 
 
@@ -85,19 +87,6 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """How a fork came to rest.
-
-    Attributes:
-        waited_s: how long its open transactions were waited for, in seconds.
-        late: how many sessions were still busy then, and were ended in the middle.
-    """
-
-    waited_s: float
-    late: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Warm:
     """A fork that waits: whole, but its role has no login, no password, and no CONNECT.
 
@@ -126,11 +115,12 @@ async def create_warm(
         registered = [] if registry is None else [registry.moved(name, "warm")]
         await role.execute_shared(connection, [*_dressing(server.facts, template, name), *registered])
         row = await connection.fetchrow(query("fork_facts"), name)
+        reaches = _reaches(server.facts, name, row["reaches"])
     return Warm(
         name=name,
         watermark=row["watermark"],
         created_s=anyio.current_time() - began,
-        reaches=_reaches(server.facts, name, row["reaches"]),
+        reaches=reaches,
     )
 
 
@@ -197,11 +187,12 @@ async def create_fork(
         login = _login(name, password, lifetime_s)
         await role.execute_shared(connection, [*dressing, *login, *registered])
         row = await connection.fetchrow(query("fork_facts"), name)
+        reaches = _reaches(server.facts, name, row["reaches"])
     warm = Warm(
         name=name,
         watermark=row["watermark"],
         created_s=anyio.current_time() - began,
-        reaches=_reaches(server.facts, name, row["reaches"]),
+        reaches=reaches,
     )
     return _fork(server.facts, warm, password)
 
@@ -213,6 +204,7 @@ async def _creating(
     """A clone named `name` for the scope to finish; of a scope that fails nothing is left, its row last."""
     if registry is not None:
         await registry.ensure_held()
+        await registry.room.ensure(template.size_bytes)
     with _pg.translated(f"cannot make fork {name!r} of template {template.name!r}", ForkUnavailable):
         async with session_of(server, registry) as connection, contextlib.AsyncExitStack() as undo:
             if registry is None:
@@ -221,8 +213,13 @@ async def _creating(
                 undo.push_async_callback(_forget, registry, name)
                 creator = await registry.intend(connection, name, template=template.name, label=label)
             undo.push_async_callback(database.discard, server, creator, (name,), (name,))
-            file_copy = database.is_file_copy_better(server.facts, template.size_bytes)
-            await database.clone(connection, name, template.name, file_copy=file_copy)
+            await database.copy(
+                connection,
+                name,
+                template.name,
+                file_copy=database.is_file_copy_better(server.facts, template.size_bytes),
+                method=database.copy_method(server.facts),
+            )
             yield connection
             undo.pop_all()
 
@@ -240,6 +237,7 @@ async def _forget(registry: Registry, name: str) -> None:
 def _dressing(facts: ServerFacts, template: Template, name: str) -> list[str]:
     """What makes a bare clone a warm fork."""
     return [
+        database.shut_to_public(name),
         *role.role_statements(name, group=template.group, version_num=facts.version_num),
         *role.adoption(facts, name),
         *(role.setting_statement(setting, name) for setting in template.settings),
@@ -270,8 +268,10 @@ def _check_lifetime(lifetime_s: float) -> None:
 
 def _reaches(facts: ServerFacts, name: str, granted: list[str]) -> tuple[str, ...]:
     """Itself, and what grants allow besides; a pg_hba.conf of ours allows nothing but itself."""
-    elsewhere = () if facts.ours else granted
-    return tuple(sorted({name, *elsewhere}))
+    if facts.ours:
+        return (name,)
+    check_reached(facts, name, granted)
+    return tuple(sorted({name, *granted}))
 
 
 async def connect_fork_admin(server: Server, fork: Fork) -> asyncpg.Connection:
@@ -295,9 +295,18 @@ async def close_fork(
         registry: where the fork is registered.
 
     Raises:
-        ForkUnavailable: the sessions cannot be ended, or the fork is not ours any more, so that what happened
-        in it is lost.
+        ForkUnavailable: the sessions cannot be ended; or the fork is not ours any more, so that what happened
+        in it is lost; or the server had no room for locks meanwhile, so that it says nothing of the agent.
     """
+    if registry is None:
+        return await _closed(server, fork, settle_s, None)
+    settled = await registry.with_room(partial(_closed, server, fork, settle_s, registry))
+    if strain := registry.strain_of(fork.name):
+        raise ForkUnavailable(f"what happened in fork {fork.name!r} says nothing of the agent: {strain}")
+    return settled
+
+
+async def _closed(server: Server, fork: Fork, settle_s: float, registry: Registry | None) -> Settled:
     with _pg.translated(f"cannot close fork {fork.name!r}", ForkUnavailable):
         if registry is not None and await registry.move(fork.name, "closing") == "taken":
             raise ForkUnavailable(
@@ -305,21 +314,12 @@ async def close_fork(
                 "and the fork was swept or dropped"
             )
         async with server.maintenance() as connection:
-            began = anyio.current_time()
-            cut = await role.shut_out(connection, fork.name, patience_s=settle_s)
-            late = await connection.fetchval(query("busy_sessions"), fork.name)
-            while late and anyio.current_time() < began + settle_s:
-                await anyio.sleep(_POLL_S)
-                late = await connection.fetchval(query("busy_sessions"), fork.name)
-            waited_s = anyio.current_time() - began
-            # Twice: a session that was being let in while the role was shut out shows up late.
-            ended = await connection.fetch(query("end_sessions"), fork.name)
-            ended += await connection.fetch(query("end_sessions"), fork.name)
-    if not all(row["gone"] for row in ended):
+            settled = await settle(connection, fork.name, settle_s=settle_s)
+    if not settled.at_rest:
         raise ForkUnavailable(
             f"a session of fork {fork.name!r} does not end; its rows cannot be compared now"
         )
-    return Settled(waited_s=waited_s, late=late + cut)
+    return settled
 
 
 async def keep_fork(server: Server, fork: Fork, *, registry: Registry) -> None:
@@ -352,25 +352,28 @@ async def drop_fork(server: Server, fork: Fork, *, registry: Registry | None = N
 
 async def drop_by_name(server: Server, name: str, *, registry: Registry | None) -> bool:
     """Drop a fork of which only the name is known; like `drop_fork`."""
-    doing, done = f"cannot drop fork {name!r}", False
+    doing, done, dropped = f"cannot drop fork {name!r}", False, False
     try:
-        with (
-            anyio.move_on_after(database.DROP_TIMEOUT_S, shield=True) as scope,
-            _pg.translated(doing, DropFailed),
-        ):
-            if registry is not None and await registry.move(name, "dropping") != "dropping":
-                done = True
-                return False
-            async with session_of(server, registry) as connection:
-                await database.remove(connection, server, name)
-            if registry is not None:
-                await registry.forget(name)
+        with anyio.move_on_after(database.DROP_TIMEOUT_S, shield=True) as scope:
+            attempt = partial(_dropped, server, name, registry)
+            dropped = await (attempt() if registry is None else registry.with_room(attempt))
             done = True
     finally:
         if registry is not None and not done:
             registry.abandon(name)
     if scope.cancelled_caught:
         raise DropFailed(f"{doing}: not done after {database.DROP_TIMEOUT_S:.0f} s", retryable=True)
+    return dropped
+
+
+async def _dropped(server: Server, name: str, registry: Registry | None) -> bool:
+    with _pg.translated(f"cannot drop fork {name!r}", DropFailed):
+        if registry is not None and await registry.move(name, "dropping") != "dropping":
+            return False
+        async with session_of(server, registry) as connection:
+            await database.remove(connection, server, name)
+        if registry is not None:
+            await registry.forget(name)
     return True
 
 

@@ -130,6 +130,7 @@ class Launcher:
         self._session: asyncpg.Connection | None = None
         self._former: Creator | None = None
         self._beaten = float("-inf")
+        self._used: set[str] = set()
         # One statement at a time on the session.
         self._beating = anyio.Lock()
 
@@ -186,6 +187,23 @@ class Launcher:
             else:
                 self.fault, self._beaten = None, began
 
+    async def use(self, template: str) -> None:
+        """Have others see that a template is in use, as long as we live.
+
+        A session that is lost takes that along; the beat that gets a new one says it again.
+        """
+        self._used.add(template)
+        async with self._beating:
+            try:
+                if self._session is not None and not self._session.is_closed():
+                    await self._session.execute(query("template_used"), template)
+            except _LOST as error:
+                self.fault = _reason(error)
+                self._cut()
+            except BaseException:
+                self._cut()
+                raise
+
     async def leave(self) -> None:
         """Free the lock, and say that what is left is nobody's. Works in a cancelled scope too.
 
@@ -222,6 +240,8 @@ class Launcher:
                 "the session lost its lock; name the server itself, not a pooler of transactions before it"
             )
         if returned:
+            for template in self._used:
+                await self._session.execute(query("template_used"), template)
             await self._returned(self._session, self.id)
 
     async def _take_session(self) -> None:

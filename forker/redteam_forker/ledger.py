@@ -1,8 +1,9 @@
-"""The registry's database: made, brought to our version, and read.
+"""The registry's database: made, brought to our version, and read; and the one place where locks are taken.
 
 It is a database of its own, `rt_registry`, on the server that the forks are on: it goes when they do, its
 clock is theirs, whoever may make forks may make it, and all launchers find the same one, whichever database
-their DSN names.
+their DSN names. Advisory locks are each database's own, and this one lets nobody in but us: no fork's role
+can take one of ours (P12).
 """
 
 from __future__ import annotations
@@ -22,17 +23,30 @@ from redteam_forker.names import quote_ident
 from redteam_forker.sql import query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
     from datetime import datetime
 
     from redteam_forker.servers.server import Server
 
-__all__ = ["DATABASE", "Entry", "entries_of", "gone_launchers", "prepare", "read"]
+__all__ = [
+    "BUILDERS_LOCK",
+    "DATABASE",
+    "Entry",
+    "builders_lock",
+    "builders_lock_nowait",
+    "entries_of",
+    "gone_launchers",
+    "prepare",
+    "read",
+]
 
 DATABASE = "rt_registry"
 # Each turns the registry of one version into that of the next, in one transaction, and must leave what
 # launchers of the version before go on using. The first makes it from nothing.
-_MIGRATIONS = ("registry_first",)
+_MIGRATIONS = ("registry_first", "registry_second")
+# One build or removal of templates at a time on a server: two would race for the roles that both their seeds
+# name.
+BUILDERS_LOCK = 0x7274_0001
 _LOCK = 0x7274_0002
 _OPEN_TIMEOUT_S = 30.0
 _POLL_S = 0.02
@@ -59,6 +73,8 @@ class Entry:
         process: its launcher's; None for a kept one.
         creator: the session that runs CREATE DATABASE; its `pid` is 0 when that is done.
         there: whether its database exists.
+        watermark: every transaction of the fork has a 64-bit id from this one on; None: not known.
+        template_there: whether the template that it was cloned from exists, and not another of that name.
     """
 
     name: str
@@ -76,6 +92,8 @@ class Entry:
     process: Process | None
     creator: Creator
     there: bool
+    watermark: int | None
+    template_there: bool
 
     @property
     def kept(self) -> bool:
@@ -95,9 +113,7 @@ async def entries_of(server: Server) -> tuple[Entry, ...]:
         ServerUnavailable: the registry cannot be read, or is a newer version's.
     """
     with _pg.translated("cannot read the registry", ServerUnavailable):
-        async with server.maintenance() as connection:
-            state = await connection.fetchrow(query("database_state"), DATABASE)
-        if state is None or not state["open"] or state["connection_limit"] == database.INVALID:
+        if not await _is_there(server):
             return ()
         connection = await server.connect(DATABASE)
         try:
@@ -155,6 +171,8 @@ def _entry(row: Mapping[str, Any], launcher: Mapping[str, Any] | None) -> Entry:
         process=process,
         creator=Creator(pid=row["creator_pid"], started=row["creator_started"]),
         there=row["there"],
+        watermark=row["watermark"],
+        template_there=row["template_there"],
     )
 
 
@@ -173,6 +191,36 @@ def _liveness(launcher: Mapping[str, Any] | None, process: Process | None, *, le
     if is_proven_dead(process):
         return "gone"
     return "gone" if launcher["silent"] and (launcher["lapsed"] or not leased) else "silent"
+
+
+@contextlib.asynccontextmanager
+async def builders_lock(server: Server) -> AsyncIterator[asyncpg.Connection]:
+    """Be the only one who builds or removes templates; yields the session that holds the lock.
+
+    It is a session's lock: free when the session is over, however that ends, but not before its statement.
+    The session is in the registry's database, which is made if it is not there.
+
+    Raises:
+        ServerUnavailable: no session can be had, or the registry is another role's.
+    """
+    with anyio.fail_after(_OPEN_TIMEOUT_S):
+        connection = await _enter(server)
+    try:
+        await connection.execute("SELECT pg_advisory_lock($1)", BUILDERS_LOCK)
+        yield connection
+    finally:
+        await _pg.close(connection)
+
+
+@contextlib.asynccontextmanager
+async def builders_lock_nowait(server: Server) -> AsyncIterator[asyncpg.Connection | None]:
+    """The same if nobody is building; None otherwise. Where there is no registry, nobody is."""
+    connection = await server.connect(DATABASE if await _is_there(server) else None)
+    try:
+        free = await connection.fetchval("SELECT pg_try_advisory_lock($1)", BUILDERS_LOCK)
+        yield connection if free else None
+    finally:
+        await _pg.close(connection)
 
 
 async def prepare(server: Server) -> None:
@@ -206,11 +254,16 @@ async def _version(connection: asyncpg.Connection) -> int:
     return version
 
 
+async def _is_there(server: Server) -> bool:
+    async with server.maintenance() as connection:
+        state = await connection.fetchrow(query("database_state"), DATABASE)
+    return state is not None and state["open"] and state["connection_limit"] != database.INVALID
+
+
 async def _enter(server: Server) -> asyncpg.Connection:
     while True:
-        async with server.maintenance() as connection:
-            state = await connection.fetchrow(query("database_state"), DATABASE)
-            if state is None or not state["open"] or state["connection_limit"] == database.INVALID:
+        if not await _is_there(server):
+            async with server.maintenance() as connection:
                 with contextlib.suppress(asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
                     await _make(connection, server)
         try:

@@ -6,23 +6,21 @@ half built while we have the lock is nobody's.
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import asyncpg
 
-from redteam_forker import _pg, database
+from redteam_forker import database
 from redteam_forker.sql import query
-from redteam_forker.template import BUILDERS_LOCK, MADE_FOR
+from redteam_forker.template import MADE_FOR
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from redteam_forker.registry import Registry
     from redteam_forker.servers.server import Server, ServerFacts
 
-__all__ = ["Leftovers", "builders_lock_nowait", "find_leftovers", "remove_leftover"]
+__all__ = ["Leftovers", "find_leftovers", "remove_leftover"]
 
 _PARTS = ("template", "baseline", "app")
 
@@ -32,27 +30,6 @@ class Leftovers(NamedTuple):
 
     databases: tuple[str, ...]
     roles: tuple[str, ...]
-
-
-@contextlib.asynccontextmanager
-async def builders_lock_nowait(
-    server: Server, registry: Registry | None
-) -> AsyncIterator[asyncpg.Connection | None]:
-    """The lock of `template.builders_lock` if nobody is building; None otherwise."""
-    async with contextlib.AsyncExitStack() as held:
-        if registry is not None:
-            shared = await held.enter_async_context(registry.session())
-            if not await shared.fetchval("SELECT pg_try_advisory_lock($1)", BUILDERS_LOCK):
-                yield None
-                return
-        connection = await server.connect()
-        try:
-            free = await connection.fetchval("SELECT pg_try_advisory_lock($1)", BUILDERS_LOCK)
-            yield connection if free else None
-        finally:
-            await _pg.close(connection)
-        if registry is not None:
-            await shared.execute("SELECT pg_advisory_unlock($1)", BUILDERS_LOCK)
 
 
 async def find_leftovers(connection: asyncpg.Connection, facts: ServerFacts) -> Leftovers:

@@ -3,8 +3,9 @@
     builders ─► warm ─► checkout ─► (a conversation) ─► drop          a fork is used once, never recycled
 
 Warm forks have no login; checkout gives one, in the same transaction in which the fork becomes its caller's.
-When fewer than `low` wait, builders fill up to `high`. Who finds none waits in line, with a deadline of its
-own, and is told what keeps the builders from building.
+When fewer than `low` wait, builders fill up to `high`; when there is nothing to build and nobody came lately,
+one of them visits what waits (see `shelf`). Who finds none waits in line, with a deadline of its own, and is
+told what keeps the builders from building.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import anyio
 
 from redteam_forker import _pg, database, fork
 from redteam_forker._tasks import beside
+from redteam_forker.counts import Statistics
 from redteam_forker.errors import DropFailed, ForkUnavailable
+from redteam_forker.shelf import Shelf, is_visit_worthwhile, visit
 from redteam_sdk.errors import EnvironmentFault, UsageError
 
 if TYPE_CHECKING:
@@ -29,49 +32,19 @@ if TYPE_CHECKING:
     from redteam_forker.servers.server import Server
     from redteam_forker.template import Template
 
-__all__ = ["MOST_CREATORS", "Pool", "Statistics", "open_pool"]
+__all__ = ["Pool", "Statistics", "open_pool"]
 
-MOST_CREATORS = 4
 _DROPPERS = 2
 # A build may fail once because of somebody else; so often in a row, waiting does not help.
 _PATIENCE = 3
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 # Copying is bounded by the size; no disk that is worth using is slower.
 _BUILD_TIMEOUT_S, _SLOWEST_BYTES_PER_S = 60.0, 20 << 20
+_QUIET_S = 0.25  # a visit takes half as much work as a fork: where forks go fast, it is spent on them
+_VISIT_TIMEOUT_S = 5.0  # the fork is as good without
 _BUILDERS = 16  # tasks, where a limiter that is shared would allow more
 _ATTEMPTS = 3  # a warm fork that somebody tampered with is passed over
 _VACUUM_EVERY = 250  # drops
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
-    """What a pool has done, and what it is doing.
-
-    Attributes:
-        warm: forks that wait to be checked out.
-        building: forks that are being made.
-        waiting: callers who wait for one.
-        created: forks that were made.
-        checked_out: forks that were handed out.
-        dropped: forks that were dropped, used or not.
-        failed: builds that failed.
-        discarded: warm forks that could not be handed out.
-        undropped: names of forks that could not be dropped; the next sweep tries again.
-        checkout_s: of the last checkout, from asking to having, in seconds.
-        longest_checkout_s: of the longest.
-    """
-
-    warm: int = 0
-    building: int = 0
-    waiting: int = 0
-    created: int = 0
-    checked_out: int = 0
-    dropped: int = 0
-    failed: int = 0
-    discarded: int = 0
-    undropped: tuple[str, ...] = ()
-    checkout_s: float = 0.0
-    longest_checkout_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +75,11 @@ class Pool:
         self._template = template
         self._registry = registry
         self._limits = limits
-        self._warm: deque[Warm] = deque()
+        self._shelf = Shelf(visits=is_visit_worthwhile(server.facts))
+        self._asked_at = float("-inf")
         self._waiters: deque[_Waiter] = deque()
         self._building = 0
+        self._visiting: Warm | None = None
         self._filling = False
         self._failures = 0  # in a row
         self._cause: EnvironmentFault | None = None
@@ -115,7 +90,7 @@ class Pool:
         self._arrived = anyio.Event()
 
     def __repr__(self) -> str:
-        return f"Pool({self._template.name!r}, {len(self._warm)} warm)"
+        return f"Pool({self._template.name!r}, {self._stock()} warm)"
 
     @property
     def template(self) -> Template:
@@ -124,9 +99,7 @@ class Pool:
 
     def statistics(self) -> Statistics:
         """What it has done so far."""
-        return replace(
-            self._counts, warm=len(self._warm), building=self._building, waiting=len(self._waiters)
-        )
+        return replace(self._counts, warm=self._stock(), building=self._building, waiting=len(self._waiters))
 
     async def checkout(self, *, lifetime_s: float, deadline_s: float, label: str = "") -> Fork:
         """Hand out a fork that nobody else has had or will have. The caller drops it, or keeps it.
@@ -177,7 +150,13 @@ class Pool:
         """Make forks while some are wanted, until cancelled. `open_pool` runs one for each creator."""
         while True:
             while not self._is_wanted():
-                await self._changed.wait()
+                if not self._shelf.wants_visit or self._visiting is not None or self._closed:
+                    await self._changed.wait()
+                elif (pause_s := self._asked_at + _QUIET_S - anyio.current_time()) > 0:
+                    with anyio.move_on_after(pause_s):
+                        await self._changed.wait()
+                else:
+                    await self._visit()
             self._building += 1
             began = anyio.current_time()
             try:
@@ -214,12 +193,15 @@ class Pool:
 
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
-                while self._warm:
-                    tasks.start_soon(clear_one, self._warm.popleft())
+                while self._shelf:
+                    tasks.start_soon(clear_one, self._shelf.take())
         return failures
 
+    def _stock(self) -> int:
+        return len(self._shelf) + (self._visiting is not None)
+
     def _is_wanted(self) -> bool:
-        stock = len(self._warm) + self._building - len(self._waiters)
+        stock = self._stock() + self._building - len(self._waiters)
         if stock < self._limits.low:
             self._filling = True
         elif stock >= self._limits.high:
@@ -238,6 +220,19 @@ class Pool:
                     "the server is stuck, or much slower than a server should be"
                 ) from None
 
+    async def _visit(self) -> None:
+        """Look into one that waits, out of everybody's reach meanwhile; whole it is also if that fails."""
+        self._visiting = warm = self._shelf.take_new()
+        seen = False
+        try:
+            with contextlib.suppress(EnvironmentFault), anyio.move_on_after(_VISIT_TIMEOUT_S):
+                await visit(self._server, warm)
+                seen = True
+        finally:
+            self._visiting = None
+            self._counts = replace(self._counts, visited=self._counts.visited + seen)
+            self._give(warm, visited=True)
+
     def _failed(self, error: EnvironmentFault, began: float) -> None:
         self._cause = error
         self._failures += 1
@@ -247,14 +242,14 @@ class Pool:
             while self._waiters and self._waiters[0].since <= began:
                 self._refuse_first(f"none can be made: {error}", retryable=error.retryable, cause=error)
 
-    def _give(self, warm: Warm) -> None:
+    def _give(self, warm: Warm, *, visited: bool = False) -> None:
         """To the first in line, else to the shelf."""
         if self._waiters:
             waiter = self._waiters.popleft()
             waiter.warm = warm
             waiter.told.set()
         else:
-            self._warm.append(warm)
+            self._shelf.put(warm, visited=visited)
 
     def _refuse_first(self, why: str, *, retryable: bool, cause: EnvironmentFault | None = None) -> None:
         waiter = self._waiters.popleft()
@@ -272,8 +267,9 @@ class Pool:
         """The warm fork that is the caller's turn to have."""
         if self._closed:
             raise self._unavailable("the pool is closed", retryable=False)
-        if self._warm and not self._waiters:
-            warm = self._warm.popleft()
+        self._asked_at = anyio.current_time()
+        if self._shelf and not self._waiters:
+            warm = self._shelf.take()
             self._tell_builders()
             return warm
         waiter = _Waiter(since=anyio.current_time())
@@ -360,7 +356,8 @@ async def open_pool(
         registry: where the forks are registered; None on a server that nobody else uses.
         low: fewer than so many warm forks are too few.
         high: and up to so many are made then. 0 and 0 make a fork when somebody asks for one.
-        creators: how many are made at once, or a limiter that several pools share; None is `MOST_CREATORS`.
+        creators: how many are made at once, or a limiter that several pools share; None is
+        `database.creators_for`.
         droppers: the same of drops.
 
     Raises:
@@ -370,7 +367,7 @@ async def open_pool(
     if not 0 <= low <= high:
         raise UsageError(f"a pool cannot have between {low} and {high} warm forks")
     if creators is None:
-        creators = MOST_CREATORS  # measured on two cores: half of a clone is waiting, so four beat two
+        creators = database.creators_for(server.facts)
     limits = _Limits(low=low, high=high, creators=_limiter(creators), droppers=_limiter(droppers))
     pool = Pool(server, template, registry, limits)
     builders = min(limits.creators.total_tokens, max(_BUILDERS, 1))

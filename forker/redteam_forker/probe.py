@@ -16,11 +16,14 @@ import asyncpg
 from redteam_forker import _pg
 from redteam_forker.errors import ForkUnavailable
 from redteam_forker.fork import create_fork, drop_fork
+from redteam_forker.names import template_name
+from redteam_forker.registry import open_registry
 from redteam_forker.seeds import Seed, SeedFile
-from redteam_forker.template import build_template, drop_template
+from redteam_forker.template import build_template, drop_template, template_hash
 
 if TYPE_CHECKING:
     from redteam_forker.fork import Fork
+    from redteam_forker.registry import Registry
     from redteam_forker.servers import Server
     from redteam_forker.template import Template
 
@@ -113,11 +116,16 @@ async def measure_fork(
     Raises:
         ServerUnavailable, ForkUnavailable, DropFailed: the server did not do it.
     """
-    began = anyio.current_time()
-    template = await build_template(server, probe_seed(template_bytes), role=None, today=date(2000, 1, 1))
-    template_s = anyio.current_time() - began
-    async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(_forget, server, template)
+    async with open_registry(server) as registry, contextlib.AsyncExitStack() as stack:
+        seed = probe_seed(template_bytes)
+        # Should we be killed, the next sweep finds the template as it finds the forks: by its name.
+        name = template_name(server.facts.instance, template_hash(seed, server.facts, role=None, weeks=0))
+        await registry.own(name)
+        stack.push_async_callback(_forgotten, registry, name)
+        began = anyio.current_time()
+        template = await build_template(server, seed, role=None, today=date(2000, 1, 1), registry=registry)
+        template_s = anyio.current_time() - began
+        stack.push_async_callback(_dropped, server, template)
         free_before = _free(directory)
         forks: list[Fork] = []
         answers_s: list[float] = []
@@ -127,8 +135,8 @@ async def measure_fork(
             len(forks) < _LEAST_ROUNDS or anyio.current_time() < began + _BUDGET_S
         ):
             asked = anyio.current_time()
-            fork = await create_fork(server, template, lifetime_s=_LIFETIME_S)
-            stack.push_async_callback(drop_fork, server, fork)
+            fork = await create_fork(server, template, lifetime_s=_LIFETIME_S, registry=registry)
+            stack.push_async_callback(drop_fork, server, fork, registry=registry)
             forks.append(fork)
             await first_answer(fork)
             answers_s.append(anyio.current_time() - asked)
@@ -137,7 +145,7 @@ async def measure_fork(
             size_bytes: int = await connection.fetchval("SELECT pg_database_size($1)", forks[0].name)
         for fork in forks:
             asked = anyio.current_time()
-            await drop_fork(server, fork)
+            await drop_fork(server, fork, registry=registry)
             drops_s.append(anyio.current_time() - asked)
     disk_bytes: int | None = size_bytes
     if server.facts.clone:  # its files share their blocks with the template's, so only the file system knows
@@ -155,7 +163,12 @@ async def measure_fork(
     )
 
 
-async def _forget(server: Server, template: Template) -> None:
+async def _forgotten(registry: Registry, name: str) -> None:
+    with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _CLEAN_TIMEOUT_S):
+        await registry.forget(name)
+
+
+async def _dropped(server: Server, template: Template) -> None:
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _CLEAN_TIMEOUT_S):
         await drop_template(server, template)
 

@@ -124,6 +124,7 @@ class _Options:
         moves: the columns that move with it.
         role: the application's role, or None.
         server: a DSN, or None for a server of our own.
+        allow_databases: databases on it that forks' roles may be able to enter.
         cache: the folder that keeps our own server's data; None: it is new each time.
         keep: `none` or `failed`.
     """
@@ -134,6 +135,7 @@ class _Options:
     moves: tuple[str, ...]
     role: str | None
     server: str | None = field(repr=False)
+    allow_databases: tuple[str, ...]
     cache: Path | None
     keep: str
 
@@ -145,6 +147,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("redteam_seed_moves", "columns that move with the anchor, table.column", type="args")
     parser.addini("redteam_role", "role whose rights a test on a fork has; default: all rows", default="")
     parser.addini("redteam_server", "DSN of the server to fork on; default: one of our own", default="")
+    parser.addini(
+        "redteam_allow_databases", "databases of redteam_server that forks could enter, and may", type="args"
+    )
     parser.addini("redteam_cache", "folder that keeps our own server between sessions", default="")
     parser.addini("redteam_keep", "forks that stay after their test: none or failed", default="none")
     group = parser.getgroup("redteam", "forks of a seeded Postgres database")
@@ -176,6 +181,7 @@ def _options(config: pytest.Config) -> _Options:
         moves=tuple(config.getini("redteam_seed_moves")),
         role=config.getini("redteam_role") or None,
         server=server,
+        allow_databases=tuple(config.getini("redteam_allow_databases")),
         cache=cache,
         keep=keep,
     )
@@ -267,7 +273,9 @@ async def _opened(options: _Options, portal: BlockingPortal) -> Any:
         raise UsageError(f"redteam_seed_anchor is {options.anchor!r}; write a day as 2026-11-30") from None
     seed = read_seed(options.base, options.seed, anchor=anchor, moves=options.moves)
     async with contextlib.AsyncExitStack() as stack:
-        server = await stack.enter_async_context(open_server(options.server, shared=options.cache))
+        server = await stack.enter_async_context(
+            open_server(options.server, shared=options.cache, allow_databases=options.allow_databases)
+        )
         registry = None
         if options.server is not None or options.cache is not None:
             # Others use it too, and we may be killed: who comes next can tell our forks from theirs.

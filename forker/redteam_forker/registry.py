@@ -10,7 +10,7 @@ statements that change a fork run in the registry's database, in one transaction
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import asyncpg
 
@@ -18,21 +18,26 @@ from redteam_forker import _pg, database, ledger, role
 from redteam_forker._tasks import beside
 from redteam_forker.database import Creator
 from redteam_forker.errors import ForkUnavailable, ServerUnavailable
+from redteam_forker.guard import Guard, is_out_of_locks
 from redteam_forker.launcher import Launcher, Pace
 from redteam_forker.ledger import DATABASE, Entry
 from redteam_forker.names import quote_literal
+from redteam_forker.room import Room
 from redteam_forker.servers.sessions import Sessions
 from redteam_forker.sql import query
+from redteam_sdk.errors import EnvironmentFault
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
     from redteam_forker.servers.server import Server
 
 __all__ = ["Registry", "not_ours", "open_registry", "session_of"]
 
+_T = TypeVar("_T")
 _LONGEST_LABEL = 200
+_ATTEMPTS_AT_ROOM = 4
 _NOT_OURS, _DAMAGED = "RTF01", "RTF02"
 # The states that a fork may be in before it comes to be in another.
 _BEFORE = {
@@ -54,7 +59,11 @@ class Registry:
         self._server = server
         self._sessions = Sessions(connect)
         self._launcher = Launcher(connect, pace, returned=self._compare)
+        self._guard = Guard(connect, told=self._strained)
+        self._room = Room(server)
         self._names: set[str] = set()
+        self._in_use: set[str] = set()
+        self._strains: dict[str, str] = {}
         self._abandoned: set[str] = set()
 
     def __repr__(self) -> str:
@@ -64,6 +73,11 @@ class Registry:
     def launcher(self) -> int:
         """Our id; another one after we had been given up."""
         return self._launcher.id
+
+    @property
+    def room(self) -> Room:
+        """How much is left where the data lies."""
+        return self._room
 
     @property
     def fault(self) -> str | None:
@@ -87,6 +101,18 @@ class Registry:
         """
         await self._launcher.ensure_held()
 
+    async def use(self, template: str) -> None:
+        """Have others see that a template is in use, so that it makes way for nothing as long as we live."""
+        await self._launcher.use(template)
+
+    async def own(self, name: str) -> None:
+        """Have a template go with us: whoever is killed leaves it to the next sweep, like a fork.
+
+        Written down before it is built, under the name that it will have, and forgotten after it was dropped.
+        """
+        async with self.session() as connection:
+            await self.intend(connection, name, template=name)
+
     async def intend(
         self, connection: asyncpg.Connection, name: str, *, template: str, label: str = ""
     ) -> Creator:
@@ -99,6 +125,8 @@ class Registry:
 
     def moved(self, name: str, state: str, *, label: str | None = None) -> str:
         """The statement that moves a fork of ours on: with others in one transaction, all happen or none."""
+        if state == "leased":
+            self._in_use.add(name)
         froms = ",".join(quote_literal(before) for before in _BEFORE[state])
         tag = "NULL" if label is None else quote_literal(label[:_LONGEST_LABEL].replace("\0", ""))
         return (
@@ -124,16 +152,14 @@ class Registry:
             else:
                 return state
             row = await connection.fetchrow(query("fork_state"), name, self.launcher)
-        self._names.discard(name)
-        self._abandoned.discard(name)
+        self._let_go(name)
         return "kept" if row is not None and row["state"] == "kept" else "taken"
 
     async def forget(self, name: str) -> None:
         """Delete a fork's row: nothing of it is left."""
         async with self.session() as connection:
             await connection.execute(query("fork_forgotten"), name, self.launcher)
-        self._names.discard(name)
-        self._abandoned.discard(name)
+        self._let_go(name)
 
     def abandon(self, name: str) -> None:
         """Leave a fork of ours that could not be dropped to a sweep."""
@@ -192,6 +218,38 @@ class Registry:
                 )
         return done
 
+    async def with_room(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
+        """Do something; where the server has no room for its locks, end whoever took it, and do it again.
+
+        Raises:
+            EnvironmentFault: as `attempt` does; the last time also for want of room.
+        """
+        for _ in range(_ATTEMPTS_AT_ROOM - 1):
+            try:
+                return await attempt()
+            except EnvironmentFault as error:
+                if not is_out_of_locks(error):
+                    raise
+                await self._guard.look()
+        return await attempt()
+
+    def strain_of(self, name: str) -> str | None:
+        """Why what happened in a fork of ours says nothing of its agent, in words; None if it does.
+
+        Known are the moments at which the server had no room for locks: any statement in any fork in use may
+        have failed for it.
+        """
+        return self._strains.get(name)
+
+    def _strained(self, reason: str, name: str | None) -> None:
+        for each in self._in_use if name is None else self._in_use & {name}:
+            self._strains.setdefault(each, reason)
+
+    def _let_go(self, name: str) -> None:
+        for names in (self._names, self._in_use, self._abandoned):
+            names.discard(name)
+        self._strains.pop(name, None)
+
     async def _compare(self, connection: asyncpg.Connection, launcher: int) -> None:
         """After our session was lost: what is not ours any more was swept, and is not waited for."""
         rows = await connection.fetch(query("launcher_names"), launcher)
@@ -205,7 +263,7 @@ class Registry:
     async def _open(self) -> AsyncIterator[Registry]:
         try:
             await self._launcher.enter()
-            async with beside(self._launcher.run):
+            async with beside(self._launcher.run, self._guard.run):
                 yield self
         finally:
             await self._launcher.leave()

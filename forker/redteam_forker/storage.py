@@ -35,6 +35,12 @@ class Storage:
     clones: bool
     free_bytes: int | None
 
+    def left(self) -> int | None:
+        """Room for forks now, in bytes, without asking the server; None where that cannot be seen."""
+        if self.directory is None or self.file_system is None:
+            return None
+        return _left(Path(self.directory), self.file_system)
+
 
 async def find_storage(server: Server) -> Storage:
     """Ask the server for its data directory and, if that is on this machine for certain, look at it.
@@ -55,10 +61,13 @@ def _storage(facts: ServerFacts, directory: str | None, started: float | None) -
     if directory is None or not _is_here(facts, Path(directory), started):
         return unseen
     kind = facts.file_system or placement.file_system_of(Path(directory))
-    free = placement.free_bytes(Path(directory))
-    if kind == "tmpfs":
-        free = min(free, placement.available_memory())
+    free = _left(Path(directory), kind)
     return Storage(directory=directory, file_system=kind, clones=facts.clone, free_bytes=free)
+
+
+def _left(directory: Path, file_system: str) -> int:
+    free = placement.free_bytes(directory)
+    return min(free, placement.available_memory()) if file_system == "tmpfs" else free
 
 
 def _is_here(facts: ServerFacts, directory: Path, started: float | None) -> bool:

@@ -11,27 +11,38 @@ compare-and-set, and one lock for all would let a frozen sweeper keep the others
 from __future__ import annotations
 
 import contextlib
+import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 
 from redteam_forker import _pg, database
+from redteam_forker._tasks import beside
 from redteam_forker.errors import DropFailed, ServerUnavailable
-from redteam_forker.ledger import entries_of
-from redteam_forker.leftovers import builders_lock_nowait, find_leftovers, remove_leftover
+from redteam_forker.ledger import builders_lock_nowait, entries_of
+from redteam_forker.leftovers import find_leftovers, remove_leftover
 from redteam_forker.registry import open_registry
 from redteam_forker.sql import query
 from redteam_sdk.errors import EnvironmentFault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from redteam_forker.ledger import Entry
     from redteam_forker.registry import Registry
     from redteam_forker.servers.server import Server
 
-__all__ = ["STEPS", "Failure", "Swept", "Unregistered", "drop_entry", "find_unregistered", "sweep"]
+__all__ = [
+    "STEPS",
+    "Failure",
+    "Swept",
+    "Unregistered",
+    "drop_entry",
+    "find_unregistered",
+    "sweep",
+    "sweeping",
+]
 
 STEPS = ("claimed", "creator ended", *database.STEPS, "forgotten")
 # A database that nobody registered is nobody's only when its maker would have registered or finished it.
@@ -40,6 +51,7 @@ _DYING_S, _POLL_S = 2.0, 0.02
 # One process that does not answer keeps every DROP DATABASE of a server waiting (P36), so we do not try them
 # all.
 _TIMEOUTS = 2
+_EVERY_S, _MOST = 120.0, 20
 
 
 class Failure(NamedTuple):
@@ -87,6 +99,7 @@ async def sweep(
     registry: Registry | None = None,
     dry_run: bool = False,
     unregistered: bool = False,
+    most: int | None = None,
     step: Callable[[str], None] = _unwatched,
 ) -> Swept:
     """Remove the forks of launchers that are gone, and templates that nobody is building any more.
@@ -97,6 +110,7 @@ async def sweep(
         dry_run: only say what would be removed. Makes no registry.
         unregistered: also remove databases and roles that bear a fork's name, that nobody registered, and
         that are older than ten minutes (where our role may not ask for that: whose role has expired).
+        most: forks to drop at most; the rest is for the next sweep.
         step: called with the name of each of `STEPS` when it is done, for each fork.
 
     Raises:
@@ -106,12 +120,12 @@ async def sweep(
         return await _would(server, registry, unregistered=unregistered)
     if registry is None:
         async with open_registry(server) as opened:
-            return await sweep(server, registry=opened, unregistered=unregistered, step=step)
+            return await sweep(server, registry=opened, unregistered=unregistered, most=most, step=step)
     course = _Course(server=server, registry=registry, step=step)
     with _pg.translated("cannot sweep the server", ServerUnavailable):
-        for entry in await _settled(registry):
-            if _is_garbage(entry, registry):
-                await course.drop(entry)
+        garbage = [entry for entry in await _settled(registry) if _is_garbage(entry, registry)]
+        for entry in garbage[:most]:
+            await course.drop(entry)
         await registry.forget_launchers()
         await course.drop_leftovers()
         found = await find_unregistered(server, registry)
@@ -127,6 +141,31 @@ async def sweep(
         failed=tuple(course.failed),
         vacuumed=vacuumed,
     )
+
+
+@contextlib.asynccontextmanager
+async def sweeping(
+    server: Server, registry: Registry, *, every_s: float = _EVERY_S, most: int = _MOST
+) -> AsyncIterator[None]:
+    """Sweep again and again for as long as the scope is open: neighbours may be killed while we go on.
+
+    What a sweep cannot do is left to the next one, here or at the start of a launch.
+
+    Args:
+        server: which.
+        registry: ours on it.
+        every_s: seconds between two sweeps.
+        most: forks that one of them drops at most, so that our own do not wait for it.
+    """
+
+    async def again() -> None:
+        while True:
+            await anyio.sleep(every_s * random.uniform(0.8, 1.0))  # noqa: S311 - spreads launchers
+            with contextlib.suppress(EnvironmentFault):
+                await sweep(server, registry=registry, most=most)
+
+    async with beside(again):
+        yield
 
 
 async def drop_entry(server: Server, registry: Registry, entry: Entry) -> bool:
@@ -184,7 +223,7 @@ async def _would(server: Server, registry: Registry | None, *, unregistered: boo
     with _pg.translated("cannot look what there is to sweep", ServerUnavailable):
         found = await find_unregistered(server, registry)
         entries = await entries_of(server)
-        async with builders_lock_nowait(server, registry) as connection:
+        async with builders_lock_nowait(server) as connection:
             leftovers = ((), ()) if connection is None else await find_leftovers(connection, server.facts)
     garbage = [entry.name for entry in entries if _is_garbage(entry, registry)]
     old = [one.name for one in found if one.old and unregistered]
@@ -238,7 +277,7 @@ class _Course:
 
     async def drop_leftovers(self) -> None:
         """Drop what builders that were killed left; if somebody builds now, a later sweep does."""
-        async with builders_lock_nowait(self.server, self.registry) as connection:
+        async with builders_lock_nowait(self.server) as connection:
             if connection is None:
                 return
             leftovers = await find_leftovers(connection, self.server.facts)

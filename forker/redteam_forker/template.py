@@ -21,14 +21,16 @@ import asyncpg
 from redteam_forker import _pg, database, seeds
 from redteam_forker import role as roles
 from redteam_forker.errors import ServerUnavailable
+from redteam_forker.ledger import builders_lock
 from redteam_forker.names import build_name, quote_ident, quote_literal, template_name
+from redteam_forker.reach import check_reach
 from redteam_forker.role import Setting
 from redteam_forker.seeds.moves import weeks_between
 from redteam_forker.sql import query
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
     from datetime import date
 
     from redteam_forker.registry import Registry
@@ -36,21 +38,17 @@ if TYPE_CHECKING:
     from redteam_forker.servers.server import Server, ServerFacts
 
 __all__ = [
-    "BUILDERS_LOCK",
     "MADE_FOR",
     "Template",
     "build_template",
-    "builders_lock",
     "drop_template",
     "template_hash",
 ]
 
 # Goes into the hash: raise it when the same seed would be built differently (P13).
-_BUILDER = 3
-# One build or removal at a time on a server: two would race for the roles that both their seeds name.
-# Advisory locks are per database: it is taken in the maintenance database and, since launchers may name
-# different ones in their DSN, in the registry's too, where there is one (P12).
-BUILDERS_LOCK = 0x7274_0001
+_BUILDER = 4
+# An empty database, and how much larger than its text a seed may become, with its indexes.
+_EMPTY_BYTES, _GROWTH = 8 << 20, 3
 # The comment of a role that was made for a seed, so that it can be found when the template is gone. Everybody
 # can read it (P49).
 MADE_FOR = "made for "
@@ -62,7 +60,8 @@ class Template:
 
     Attributes:
         name: the database's.
-        hash: hexadecimal SHA-256 of seed, weeks moved, server version, application role and builder.
+        hash: hexadecimal SHA-256 of seed, weeks moved, server version, application role, builder, and what
+        the server has of the extensions and settings that the seed asks for.
         baseline: the database that may be read; sessions in it are read-only by default.
         group: the NOLOGIN role through which forks' roles get the application's rights.
         role: the application role that the group is a member of; None if the group may read and write every
@@ -107,34 +106,10 @@ class Template:
         return cls(**data, settings=settings, columns=columns, created_roles=created, notes=notes)
 
 
-def template_hash(seed: Seed, facts: ServerFacts, *, role: str | None, weeks: int) -> str:
-    """The hash of all that decides what a template holds."""
-    parts = [seed.hash, str(weeks), str(facts.version_num), json.dumps(role), str(_BUILDER)]
+def template_hash(seed: Seed, facts: ServerFacts, *, role: str | None, weeks: int, offers: str = "") -> str:
+    """The hash of all that decides what a template holds; `offers` is `Preflight.digest`."""
+    parts = [seed.hash, str(weeks), str(facts.version_num), json.dumps(role), str(_BUILDER), offers]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-@contextlib.asynccontextmanager
-async def builders_lock(server: Server, registry: Registry | None) -> AsyncIterator[asyncpg.Connection]:
-    """Be the only one who builds or removes templates; yields the session that holds the lock.
-
-    It is a session's lock: free when the session is over, however that ends, but not before its statement.
-
-    Raises:
-        ServerUnavailable: no session can be had.
-    """
-    async with contextlib.AsyncExitStack() as held:
-        if registry is not None:
-            shared = await held.enter_async_context(registry.session())
-            await shared.execute("SELECT pg_advisory_lock($1)", BUILDERS_LOCK)
-        connection = await server.connect()
-        try:
-            await connection.execute("SELECT pg_advisory_lock($1)", BUILDERS_LOCK)
-            yield connection
-        finally:
-            await _pg.close(connection)
-        if registry is not None:
-            # After an error the lent session is closed.
-            await shared.execute("SELECT pg_advisory_unlock($1)", BUILDERS_LOCK)
 
 
 async def build_template(
@@ -149,22 +124,35 @@ async def build_template(
         seed: what from.
         role: the application's role, whose rights forks get; None gives them reading and writing of all rows.
         today: what the seed's anchor moves to, by whole weeks.
-        registry: ours, where the server has one.
+        registry: ours, where the server has one: old templates make way where the disk is short, and this
+        one stays as long as we live.
 
     Raises:
         SeedError: the seed is refused, or does not load.
-        UsageError: `role` cannot stand for the application.
+        UsageError: `role` cannot stand for the application, or forks with its rights could enter a database
+        that is not ours.
         ServerUnavailable: the server did not do it.
         DropFailed: a build failed, and something of it could not be removed.
     """
     found = await anyio.to_thread.run_sync(seeds.lint, seed)
-    build = _Build(server=server, seed=seed, named=tuple(found.roles), role=role, today=today)
+    ready = await seeds.preflight(server, seed)
+    ready.check()
+    build = _Build(
+        server=server, seed=seed, named=tuple(found.roles), role=role, today=today, offers=ready.digest
+    )
     with _pg.translated(f"cannot build template {build.name!r}", ServerUnavailable):
-        async with builders_lock(server, registry) as connection:
-            return await build.found(connection) or await build.made(connection)
+        async with builders_lock(server) as connection:
+            template = await build.found(connection)
+            if template is None:
+                if registry is not None:
+                    await registry.room.make(_likely_bytes(seed), held=connection)
+                template = await build.made(connection)
+            if registry is not None:
+                await registry.use(template.name)
+            return template
 
 
-async def drop_template(server: Server, template: Template, *, registry: Registry | None = None) -> None:
+async def drop_template(server: Server, template: Template) -> None:
     """Remove a template, its baseline, its group and the roles made for it, as far as they are there.
 
     A role that other databases depend on stays.
@@ -174,7 +162,7 @@ async def drop_template(server: Server, template: Template, *, registry: Registr
         ServerUnavailable: the server did not do it.
     """
     with _pg.translated(f"cannot drop template {template.name!r}", ServerUnavailable):
-        async with builders_lock(server, registry) as connection:
+        async with builders_lock(server) as connection:
             stem = template.name.removesuffix("template")
             forks = await connection.fetch(query("names_like"), f"^{stem}[a-z2-7]{{16}}$")
             if forks:
@@ -198,6 +186,7 @@ class _Build:
     named: tuple[str, ...]
     role: str | None
     today: date
+    offers: str
 
     @property
     def weeks(self) -> int:
@@ -206,7 +195,9 @@ class _Build:
 
     @property
     def hash(self) -> str:
-        return template_hash(self.seed, self.server.facts, role=self.role, weeks=self.weeks)
+        return template_hash(
+            self.seed, self.server.facts, role=self.role, weeks=self.weeks, offers=self.offers
+        )
 
     def _part(self, part: str) -> str:
         return template_name(self.server.facts.instance, self.hash, part)
@@ -234,6 +225,7 @@ class _Build:
             template = Template.from_json(row["facts"])
             # The name has 40 bits of the hash; the facts have all.
             if template.hash == self.hash and await self._is_complete(connection):
+                await check_reach(self.server, self.role)
                 return replace(template, from_cache=True)
         for name in (self.baseline, self.name):
             await database.drop(connection, self.server, name)
@@ -294,8 +286,17 @@ class _Build:
             moved = await seeds.move_dates(session, self.seed, today=self.today)
             await self._disown(session)
             await self._grant(session)
+            await check_reach(self.server, self.role)
             # Frozen rows and visible pages are what makes a change set cheap to find.
-            await session.execute("VACUUM (FREEZE, ANALYZE)")
+            await session.execute("VACUUM (FREEZE)")
+            # By name: ANALYZE of a table with a foreign child asks the foreign server for a sample (P77).
+            names = [row["name"] for row in await session.fetch(query("tables_to_analyze"))]
+            if names:
+                await session.execute(f"ANALYZE {', '.join(names)}")
+            # Written anew, a catalog has no maps of its free space and of what is visible: a quarter fewer
+            # files for each clone to make and each drop to unlink, and an eighth fewer bytes.
+            for row in await session.fetch(query("catalogs_with_maps")):
+                await session.execute(f"VACUUM (FULL, FREEZE) {row['name']}")
         finally:
             await _pg.close(session)
         # VACUUM removed the file in which the first session of a database leaves the catalogs' descriptions
@@ -383,6 +384,11 @@ class _Build:
                 f"ALTER DATABASE {quote_ident(name)} ALLOW_CONNECTIONS true",
             ],
         )
+
+
+def _likely_bytes(seed: Seed) -> int:
+    """What a template and its baseline may take; a guess, since only loading it can tell."""
+    return 2 * (_EMPTY_BYTES + _GROWTH * sum(len(file.data) for file in seed.files))
 
 
 def _grants(schema: str, group: str) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
@@ -13,13 +14,16 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 import pytest
-from support.cli import dsn_of, redteam
+from support.cli import REDTEAM, dsn_of, environment, redteam
+from support.databases import scratch_database
 
 from redteam_forker.budget import plan_budget
 from redteam_forker.doctor import diagnose, find_programs
 from redteam_forker.fork import list_forks
+from redteam_forker.ledger import DATABASE, entries_of
 from redteam_forker.probe import measure_fork
 from redteam_forker.servers import homes, open_server, state
+from redteam_forker.sweep import sweep
 from redteam_harness.cli import doctoring
 from redteam_harness.cli.settings import Settings
 from redteam_sdk.errors import UsageError
@@ -28,7 +32,14 @@ if TYPE_CHECKING:
     from redteam_forker.servers import Server
 
 MIB = 1 << 20
-SETTINGS = Settings(api_key=None, base_url=None, state=Path("not-used"), postgres_user=None, environment={})
+SETTINGS = Settings(
+    api_key=None,
+    base_url=None,
+    state=Path("not-used"),
+    postgres_user=None,
+    signing_key=Path("not-used"),
+    environment={},
+)
 
 
 async def run_doctor(dsn: str, settings: Settings, *, as_json: bool, size_mb: int = 9) -> int:
@@ -40,7 +51,7 @@ async def run_doctor(dsn: str, settings: Settings, *, as_json: bool, size_mb: in
 async def _own_databases(server: Server) -> set[str]:
     async with server.maintenance() as connection:
         rows = await connection.fetch("SELECT datname::text FROM pg_database WHERE datname ~ '^rt_'")
-    return {row["datname"] for row in rows}
+    return {row["datname"] for row in rows} - {DATABASE}  # which stays, for who comes next
 
 
 async def test_the_fork_that_is_measured_has_the_size_asked_for_and_leaves_nothing() -> None:
@@ -61,6 +72,37 @@ async def test_the_fork_that_is_measured_has_the_size_asked_for_and_leaves_nothi
         assert found.room.forks is not None
         assert 0 < found.room.forks < (found.storage.free_bytes or 0) // (24 * MIB)
         assert json.loads(json.dumps(found.to_json()))["facts"]["version"] == server.facts.version
+
+
+async def test_a_doctor_that_is_killed_leaves_nothing_behind_the_next_sweep() -> None:
+    async with open_server() as server:
+        process = await asyncio.create_subprocess_exec(
+            *(str(REDTEAM), "doctor", "--server", dsn_of(server), "--size", "9"),
+            env=environment(),
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            with anyio.fail_after(50):
+                while not any(entry.state == "leased" for entry in await entries_of(server)):  # noqa: ASYNC110 - a server sets no event
+                    await anyio.sleep(0.001)
+        finally:
+            process.kill()
+            await process.wait()
+        assert await _own_databases(server) != set()
+        swept = await sweep(server)
+        assert swept.failed == ()
+        assert await _own_databases(server) == set()
+        assert await entries_of(server) == ()
+        async with server.maintenance() as connection:
+            roles = await connection.fetch("SELECT rolname FROM pg_roles WHERE rolname ~ '^rt_.*_'")
+        assert roles == [] or [row["rolname"] for row in roles] == ["rt_admin"]
+
+
+async def test_a_database_that_forks_could_enter_is_told_instead_of_a_price(server: Server) -> None:
+    async with scratch_database(server) as name, open_server(dsn_of(server)) as existing:
+        found = await diagnose(existing, template_bytes=9 * MIB)
+    assert found.cost is None
+    assert f"'{name}' (everybody may connect to it)" in (found.unmeasured or "")
 
 
 async def test_a_measurement_that_is_cancelled_leaves_nothing(server: Server) -> None:

@@ -101,19 +101,19 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
     (
         "insert",
         ["INSERT INTO plain VALUES (4, '', 1)"],
-        [("plain", ID, "xmin", [insert({"id": "4", "name": "", "price": "1.00"}, "id")])],
+        [("plain", ID, "pages", [insert({"id": "4", "name": "", "price": "1.00"}, "id")])],
     ),
     (
         "update",
         ["UPDATE plain SET price = 9 WHERE id = 2"],
-        [("plain", ID, "xmin", [update(B, {**B, "price": "9.00"}, "id")])],
+        [("plain", ID, "pages", [update(B, {**B, "price": "9.00"}, "id")])],
     ),
     (
         "update to null",
         ["UPDATE plain SET name = NULL WHERE id = 2"],
-        [("plain", ID, "xmin", [update(B, {**B, "name": None}, "id")])],
+        [("plain", ID, "pages", [update(B, {**B, "name": None}, "id")])],
     ),
-    ("delete", ["DELETE FROM plain WHERE id = 2"], [("plain", ID, "xmin", [delete(B, "id")])]),
+    ("delete", ["DELETE FROM plain WHERE id = 2"], [("plain", ID, "pages", [delete(B, "id")])]),
     (
         "rows in the order of their keys, as numbers",
         ["UPDATE plain SET name = 'z'"],
@@ -121,7 +121,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "plain",
                 ID,
-                "xmin",
+                "pages",
                 [
                     update(A, {**A, "name": "z"}, "id"),
                     update(B, {**B, "name": "z"}, "id"),
@@ -138,12 +138,12 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
     (
         "key update is delete and insert",
         ["UPDATE plain SET id = 4 WHERE id = 2"],
-        [("plain", ID, "xmin", [delete(B, "id"), insert({**B, "id": "4"}, "id")])],
+        [("plain", ID, "pages", [delete(B, "id"), insert({**B, "id": "4"}, "id")])],
     ),
     (
         "delete and insert of a key is an update",
         ["DELETE FROM plain WHERE id = 2", "INSERT INTO plain VALUES (2, 'n', 2)"],
-        [("plain", ID, "xmin", [update(B, {**B, "name": "n"}, "id")])],
+        [("plain", ID, "pages", [update(B, {**B, "name": "n"}, "id")])],
     ),
     ("inserted and deleted", ["INSERT INTO plain VALUES (4)", "DELETE FROM plain WHERE id = 4"], []),
     (
@@ -160,37 +160,37 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             "BEGIN; UPDATE plain SET name = 'k' WHERE id = 1; SAVEPOINT s; DELETE FROM plain; "
             "ROLLBACK TO s; COMMIT"
         ],
-        [("plain", ID, "xmin", [update(A, {**A, "name": "k"}, "id")])],
+        [("plain", ID, "pages", [update(A, {**A, "name": "k"}, "id")])],
     ),
     (
         "written in a subtransaction",
         ["BEGIN; SAVEPOINT s; DELETE FROM plain WHERE id = 3; RELEASE s; COMMIT"],
-        [("plain", ID, "xmin", [delete(C, "id")])],
+        [("plain", ID, "pages", [delete(C, "id")])],
     ),
     (
         "keyless insert of a twin",
         ["INSERT INTO keyless VALUES (1, 'x')"],
-        [("keyless", None, "xmin", [insert(X)])],
+        [("keyless", None, "pages", [insert(X)])],
     ),
     (
         "keyless delete of one twin",
         ["DELETE FROM keyless WHERE ctid = '(0,1)'"],
-        [("keyless", None, "xmin", [delete(X)])],
+        [("keyless", None, "pages", [delete(X)])],
     ),
     (
         "keyless update is delete and insert",
         ["UPDATE keyless SET b = 'z' WHERE a = 2"],
-        [("keyless", None, "xmin", [delete({"a": "2", "b": "y"}), insert({"a": "2", "b": "z"})])],
+        [("keyless", None, "pages", [delete({"a": "2", "b": "y"}), insert({"a": "2", "b": "z"})])],
     ),
     (
         "null is not the empty text",
         ["DELETE FROM keyless WHERE b = ''"],
-        [("keyless", None, "xmin", [delete({"a": None, "b": ""})])],
+        [("keyless", None, "pages", [delete({"a": None, "b": ""})])],
     ),
     (
         "one column that is null",
         ["DELETE FROM single WHERE v IS NULL"],
-        [("single", None, "xmin", [delete({"v": None})])],
+        [("single", None, "pages", [delete({"v": None})])],
     ),
     (
         "keyless no-op",
@@ -205,7 +205,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
     (
         "json and point",
         ["UPDATE doc SET j = '[]', p = '(1,3)'"],
-        [("doc", ID, "xmin", [update(DOC, {**DOC, "j": "[]", "p": "(1,3)"}, "id")])],
+        [("doc", ID, "pages", [update(DOC, {**DOC, "j": "[]", "p": "(1,3)"}, "id")])],
     ),
     (
         "mixed case",
@@ -214,7 +214,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "Mixed Case",
                 ("Id",),
-                "xmin",
+                "pages",
                 [update({"Id": "2", 'Say "it"': "two"}, {"Id": "2", 'Say "it"': 'x,"y"'}, "Id")],
             )
         ],
@@ -226,7 +226,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "made",
                 ID,
-                "xmin",
+                "pages",
                 [update({"id": "2", "a": "2", "twice": "4"}, {"id": "2", "a": "5", "twice": "10"}, "id")],
             )
         ],
@@ -234,7 +234,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
     (
         "identity",
         ["INSERT INTO made (a) VALUES (3)"],
-        [("made", ID, "xmin", [insert({"id": "3", "a": "3", "twice": "6"}, "id")])],
+        [("made", ID, "pages", [insert({"id": "3", "a": "3", "twice": "6"}, "id")])],
     ),
     (
         "partitions are one table",
@@ -243,7 +243,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "measure",
                 ("id", "at"),
-                "xmin",
+                "pages",
                 [
                     update(
                         {"id": "1", "at": "2025-05-05", "v": "1"},
@@ -263,7 +263,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "measure",
                 ("id", "at"),
-                "xmin",
+                "pages",
                 [
                     delete({"id": "1", "at": "2025-05-05", "v": "1"}, "id", "at"),
                     insert({"id": "1", "at": "2026-07-07", "v": "1"}, "id", "at"),
@@ -278,16 +278,16 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "child",
                 ID,
-                "xmin",
+                "pages",
                 [update({"id": "2", "v": "c", "extra": "5"}, {"id": "2", "v": "z", "extra": "5"}, "id")],
             ),
-            ("parent", ID, "xmin", [update({"id": "1", "v": "p"}, {"id": "1", "v": "z"}, "id")]),
+            ("parent", ID, "pages", [update({"id": "1", "v": "p"}, {"id": "1", "v": "z"}, "id")]),
         ],
     ),
     (
         "a unique column stands in for a key",
         ["UPDATE coded SET v = 5 WHERE code = 'b'"],
-        [("coded", ("code",), "xmin", [update({"code": "b", "v": "2"}, {"code": "b", "v": "5"}, "code")])],
+        [("coded", ("code",), "pages", [update({"code": "b", "v": "2"}, {"code": "b", "v": "5"}, "code")])],
     ),
     (
         "a key of two columns, in its own order",
@@ -296,7 +296,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "paired",
                 ("b", "a"),
-                "xmin",
+                "pages",
                 [
                     delete({"a": "1", "b": "x", "v": "1"}, "b", "a"),
                     update({"a": "2", "b": "x", "v": "2"}, {"a": "2", "b": "x", "v": "0"}, "b", "a"),
@@ -311,7 +311,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "ranked",
                 ("rank",),
-                "xmin",
+                "pages",
                 [
                     update({"rank": "1", "name": "first"}, {"rank": "1", "name": "second"}, "rank"),
                     update({"rank": "2", "name": "second"}, {"rank": "2", "name": "first"}, "rank"),
@@ -322,18 +322,25 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
     (
         "row level security hides nothing",
         ["UPDATE secret SET v = 't'"],
-        [("secret", ID, "xmin", [update({"id": "1", "v": "s"}, {"id": "1", "v": "t"}, "id")])],
+        [("secret", ID, "pages", [update({"id": "1", "v": "s"}, {"id": "1", "v": "t"}, "id")])],
     ),
     ("unlogged", ["DELETE FROM loose"], [("loose", ID, "xmin", [delete({"id": "1", "v": "l"}, "id")])]),
     (
         "another schema",
         ["UPDATE billing.claims SET v = 'paid'"],
-        [("billing.claims", ID, "xmin", [update({"id": "1", "v": "claim"}, {"id": "1", "v": "paid"}, "id")])],
+        [
+            (
+                "billing.claims",
+                ID,
+                "pages",
+                [update({"id": "1", "v": "claim"}, {"id": "1", "v": "paid"}, "id")],
+            )
+        ],
     ),
     (
         "a view is not read, its table is",
         ["UPDATE plain_names SET name = 'v' WHERE name = 'a'"],
-        [("plain", ID, "xmin", [update(A, {**A, "name": "v"}, "id")])],
+        [("plain", ID, "pages", [update(A, {**A, "name": "v"}, "id")])],
     ),
     (
         "types print as Postgres prints them",
@@ -342,7 +349,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "typed",
                 ID,
-                "xmin",
+                "pages",
                 [
                     update(
                         TYPED, {**TYPED, "yes": "f", "feeling": "ok", "ratio": "1e+300", "list": "{}"}, "id"
@@ -392,7 +399,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
             (
                 "many",
                 ID,
-                "xmin",
+                "pages",
                 [
                     delete(MANY[0], "id"),
                     delete(MANY[1], "id"),
@@ -405,12 +412,12 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
     (
         "vacuum that cuts the end off",
         ["DELETE FROM many WHERE id > 1000", "VACUUM many"],
-        [("many", ID, "xmin", [delete(row, "id") for row in MANY[1000:]])],
+        [("many", ID, "pages", [delete(row, "id") for row in MANY[1000:]])],
     ),
     (
         "a table without rows left keyed by its rows",
         ["DELETE FROM many"],
-        [("many", ID, "xmin", [delete(row, "id") for row in MANY])],
+        [("many", ID, "pages", [delete(row, "id") for row in MANY])],
     ),
     ("add column", ["ALTER TABLE plain ADD COLUMN flag text DEFAULT 'new'"], []),
     (
@@ -443,12 +450,12 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
     (
         "rename table",
         ["ALTER TABLE coded RENAME TO codes", "DELETE FROM codes WHERE code = 'a'"],
-        [("codes", ("code",), "xmin", [delete({"code": "a", "v": "1"}, "code")])],
+        [("codes", ("code",), "pages", [delete({"code": "a", "v": "1"}, "code")])],
     ),
     (
         "a key that was dropped is none",
         ["ALTER TABLE coded DROP CONSTRAINT coded_code_key", "UPDATE coded SET v = 5 WHERE code = 'b'"],
-        [("coded", None, "xmin", [delete({"code": "b", "v": "2"}), insert({"code": "b", "v": "5"})])],
+        [("coded", None, "pages", [delete({"code": "b", "v": "2"}), insert({"code": "b", "v": "5"})])],
     ),
     (
         "create table",
@@ -489,7 +496,7 @@ _CASES: list[tuple[str, list[str], list[Found]]] = [
         "refresh of a materialized view",
         ["INSERT INTO plain VALUES (4)", "REFRESH MATERIALIZED VIEW totals"],
         [
-            ("plain", ID, "xmin", [insert({"id": "4", "name": None, "price": None}, "id")]),
+            ("plain", ID, "pages", [insert({"id": "4", "name": None, "price": None}, "id")]),
             ("totals", None, "multiset", [delete({"n": "4"}), insert({"n": "5"})]),
         ],
     ),
@@ -608,7 +615,7 @@ async def test_xml_is_compared_as_it_prints(server: Server) -> None:
         await fork.run("UPDATE t SET x = '<b/>'")
         old: Cells = {"id": "1", "x": "<a/>"}
         assert found_in(await fork.changes()) == [
-            ("t", ID, "xmin", [update(old, {**old, "x": "<b/>"}, "id")])
+            ("t", ID, "pages", [update(old, {**old, "x": "<b/>"}, "id")])
         ]
 
 
@@ -653,4 +660,4 @@ async def test_a_baseline_that_is_built_again_under_its_name_is_read_again(serve
             await session.execute("CREATE TABLE u (id int PRIMARY KEY); INSERT INTO u VALUES (1), (2)")
         async with cloned(server, baseline) as fork:
             await fork.run("DELETE FROM u WHERE id = 2")
-            assert found_in(await fork.changes()) == [("u", ID, "xmin", [delete({"id": "2"}, "id")])]
+            assert found_in(await fork.changes()) == [("u", ID, "pages", [delete({"id": "2"}, "id")])]

@@ -12,9 +12,10 @@ from support.databases import connected
 from support.forks import connected_as, made_fork, made_template
 
 from redteam_forker.changes import before_schema, collect_changes
-from redteam_forker.errors import DropFailed, ForkUnavailable
-from redteam_forker.fork import close_fork, connect_fork_admin
+from redteam_forker.errors import ForkUnavailable
+from redteam_forker.fork import close_fork, connect_fork_admin, create_fork, drop_fork
 from redteam_forker.names import is_own
+from redteam_forker.registry import open_registry
 from redteam_forker.role import CONNECTIONS_PER_FORK
 from redteam_harness.launch.world import RuleQueryFailed, open_world
 
@@ -262,14 +263,67 @@ async def test_a_rule_runs_no_code_of_the_agent(server: Server, template: Templa
                 assert "code of the agent runs as" not in str(refused)  # noqa: PT017 - refusing is right too
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=(DropFailed, ForkUnavailable),
-    reason="NOLOGIN needs a lock, and there is none left while the session that holds them all is alive",
-)
-async def test_a_fork_that_holds_every_lock_of_the_server_is_closed(server: Server, fork: Fork) -> None:
+async def test_a_table_of_a_schema_that_the_agent_made_stands_for_no_other(
+    server: Server, template: Template
+) -> None:
+    async with made_fork(server, template) as fork:
+        async with connected(server, fork.name) as owner:
+            admin = await owner.fetchval("SELECT quote_ident(session_user)")
+            await owner.execute(f"CREATE SCHEMA {admin}; CREATE TABLE {admin}.accounts (forged boolean)")
+        await close_fork(server, fork)
+        changes = await collect_changes(
+            server, baseline=template.baseline, fork=fork.name, watermark=fork.watermark
+        )
+        async with open_world(server, fork, changes, before=True) as world:
+            assert await world.fetch("SELECT tenant FROM accounts", []) != []
+
+
+_EVERY_LOCK = "SELECT count(pg_advisory_lock(g)) FROM generate_series(1, 1000000) g"
+
+
+async def test_a_fork_that_holds_every_lock_of_the_server_is_closed(
+    server: Server, template: Template
+) -> None:
     """Nothing in PostgreSQL bounds how many locks a role takes; until it is ended, all feel it."""
-    async with connected_as(fork) as agent:
-        with pytest.raises(asyncpg.OutOfMemoryError):
-            await agent.execute("SELECT count(pg_advisory_lock(g)) FROM generate_series(1, 1000000) g")
-        await close_fork(server, fork, settle_s=0.05)
+    async with open_registry(server) as registry:
+        greedy = await create_fork(server, template, lifetime_s=600, registry=registry)
+        other = await create_fork(server, template, lifetime_s=600, registry=registry)
+        try:
+            async with connected_as(greedy) as agent:
+                with pytest.raises(asyncpg.OutOfMemoryError):
+                    await agent.execute(_EVERY_LOCK)
+                # What any of them did meanwhile may have failed for want of a lock: no verdict is in that.
+                for fork in (greedy, other):
+                    with pytest.raises(ForkUnavailable, match="says nothing of the agent"):
+                        await close_fork(server, fork, settle_s=0.05, registry=registry)
+                assert agent.is_closed()
+            async with connected(server) as admin:
+                assert not await admin.fetchval(
+                    "SELECT rolcanlogin FROM pg_roles WHERE rolname = $1", greedy.name
+                )
+        finally:
+            for fork in (greedy, other):
+                assert await drop_fork(server, fork, registry=registry)
+        later = await create_fork(server, template, lifetime_s=600, registry=registry)
+        await close_fork(server, later, registry=registry)
+        await drop_fork(server, later, registry=registry)
+
+
+async def test_a_fork_that_takes_every_lock_again_and_again_is_ended_while_it_is_used(
+    server: Server, template: Template
+) -> None:
+    """Nobody closes it: whoever launched it watches."""
+    async with open_registry(server) as registry:
+        greedy = await create_fork(server, template, lifetime_s=600, registry=registry)
+        try:
+            for _ in range(2):
+                async with connected_as(greedy) as agent:
+                    with pytest.raises(asyncpg.OutOfMemoryError):
+                        await agent.execute(_EVERY_LOCK)
+                    with anyio.fail_after(30):
+                        while not agent.is_closed():  # noqa: ASYNC110 - the server sets no event
+                            await anyio.sleep(0.02)
+                async with connected(server) as admin:
+                    assert await admin.fetchval("SELECT 1") == 1
+        finally:
+            assert await drop_fork(server, greedy, registry=registry)

@@ -6,6 +6,7 @@ and `template1`, prepared transactions and logical replication are on.
 
 from __future__ import annotations
 
+import contextlib
 import urllib.parse
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,9 @@ import pytest
 from support.databases import connected
 from support.forks import TODAY, connected_as, made_fork, made_template, seed_of
 
-from redteam_forker.fork import create_fork, drop_fork
+from redteam_forker.errors import ForkUnavailable
+from redteam_forker.fork import create_fork, create_warm, drop_fork
+from redteam_forker.ledger import BUILDERS_LOCK
 from redteam_forker.servers import open_server, settings
 from redteam_forker.template import build_template
 from redteam_sdk.errors import UsageError
@@ -144,42 +147,126 @@ async def test_a_role_that_owns_a_database_cannot_be_the_application(existing: S
             await admin.execute("DROP ROLE landlord, tenant")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="membership gives the application's rights in every database; it is measured, not refused",
-)
-async def test_a_fork_does_not_reach_the_applications_real_database(existing: Server) -> None:
-    # P45
+@pytest.fixture
+async def resident(existing: Server) -> AsyncIterator[str]:
+    """An application's role that has a real database, into which nobody else may."""
     async with connected(existing) as admin:
         await admin.execute("CREATE ROLE resident")
         await admin.execute("CREATE DATABASE the_real_one STRATEGY FILE_COPY")
         await admin.execute("REVOKE ALL ON DATABASE the_real_one FROM PUBLIC")
         await admin.execute("GRANT CONNECT ON DATABASE the_real_one TO resident")
+        yield "resident"
+        await admin.execute("DROP DATABASE the_real_one WITH (FORCE)")
+        await admin.execute("DROP ROLE resident")
+
+
+_OF_RESIDENT = "CREATE TABLE t (id int); GRANT SELECT ON t TO resident;"
+
+
+@contextlib.asynccontextmanager
+async def allowing(existing: Server, *names: str) -> AsyncIterator[Server]:
+    """The same server, opened by somebody who allows forks to enter some databases."""
+    host = urllib.parse.quote(existing.facts.host, safe="")
+    password = existing.psql("postgres").env["PGPASSWORD"]
+    dsn = f"postgresql://rt_admin:{password}@{host}:{existing.facts.port}/postgres"
+    async with open_server(dsn, allow_databases=names) as server:
+        yield server
+
+
+async def names_of_ours(server: Server) -> set[str]:
+    async with connected(server) as admin:
+        rows = await admin.fetch(
+            "SELECT datname::text AS name FROM pg_database WHERE datname ~ '^rt_'"
+            " UNION SELECT rolname FROM pg_roles WHERE rolname ~ '^rt_'"
+        )
+    return {row["name"] for row in rows}
+
+
+async def test_a_fork_does_not_reach_the_applications_real_database(
+    existing: Server, template: Template, resident: str
+) -> None:
+    # P45: membership gives the application's rights in every database of the server.
+    before = await names_of_ours(existing)
+    with pytest.raises(UsageError) as refused:
+        await build_template(existing, seed_of(_OF_RESIDENT), role=resident, today=TODAY)
+    assert "'the_real_one' (role 'resident' may connect to it)" in str(refused.value)
+    assert "--allow-database NAME" in str(refused.value)
+    assert await names_of_ours(existing) == before  # and there is no template that a fork could be made of
+
+
+async def test_a_real_database_that_was_allowed_by_name_is_reached_and_told(
+    existing: Server, resident: str
+) -> None:
+    async with (
+        allowing(existing, "the_real_one") as server,
+        made_template(server, _OF_RESIDENT, role=resident) as made,
+    ):
+        async with made_fork(server, made) as fork:
+            assert fork.reaches == tuple(sorted((fork.name, "postgres", "template1", "the_real_one")))
+        # Found again, by somebody who does not allow it.
+        with pytest.raises(UsageError, match="'the_real_one'"):
+            await build_template(existing, seed_of(_OF_RESIDENT), role=resident, today=TODAY)
+
+
+async def test_a_right_that_is_given_in_the_middle_of_a_launch_makes_no_fork(
+    existing: Server, resident: str
+) -> None:
+    async with connected(existing) as admin:
+        await admin.execute("REVOKE CONNECT ON DATABASE the_real_one FROM resident")
+        async with made_template(existing, _OF_RESIDENT, role=resident) as made:
+            before = await names_of_ours(existing)
+            await admin.execute("GRANT CONNECT ON DATABASE the_real_one TO resident")
+            with pytest.raises(ForkUnavailable, match="may connect to 'the_real_one', which nobody allowed"):
+                await create_fork(existing, made, lifetime_s=60)
+            with pytest.raises(ForkUnavailable, match="'the_real_one'"):
+                await create_warm(existing, made)
+            assert await names_of_ours(existing) == before
+
+
+async def test_a_database_that_everybody_may_enter_is_refused_unless_it_was_allowed(existing: Server) -> None:
+    """Connecting is enough to notify those who listen there, and to take their advisory locks."""
+    async with connected(existing) as admin:
+        await admin.execute("CREATE DATABASE somebodys STRATEGY FILE_COPY")
         try:
-            seed = "CREATE TABLE t (id int); GRANT SELECT ON t TO resident;"
+            with pytest.raises(UsageError, match=r"'somebodys' \(everybody may connect to it\)"):
+                await build_template(existing, seed_of("CREATE TABLE u (id int);"), role=None, today=TODAY)
             async with (
-                made_template(existing, seed, role="resident") as made,
-                made_fork(existing, made) as fork,
+                allowing(existing, "somebodys") as server,
+                made_template(server, "CREATE TABLE u (id int);") as made,
+                made_fork(server, made) as fork,
             ):
-                assert "the_real_one" not in fork.reaches
+                assert "somebodys" in fork.reaches
         finally:
-            await admin.execute("DROP DATABASE the_real_one")
-            await admin.execute("DROP ROLE resident")
+            await admin.execute("DROP DATABASE somebodys WITH (FORCE)")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=TimeoutError,
-    reason="our advisory lock is in the maintenance database, which PUBLIC may enter on servers of others",
+@pytest.mark.parametrize(
+    ("there", "made", "unmade", "said"),
+    [
+        ("postgres", "CREATE TABLE invoices (id int)", "DROP TABLE invoices", "table invoices"),
+        ("template1", "CREATE EXTENSION dblink", "DROP EXTENSION dblink", "extension dblink"),
+    ],
 )
+async def test_the_servers_own_databases_are_no_reach_as_long_as_nothing_is_in_them(
+    existing: Server, there: str, made: str, unmade: str, said: str
+) -> None:
+    seed = seed_of(f"CREATE TABLE v (id int); -- {there}")
+    async with connected(existing, there) as admin:
+        await admin.execute(made)
+    try:
+        with pytest.raises(UsageError, match=f"'{there}' .everybody may connect to it, and it holds {said}"):
+            await build_template(existing, seed, role=None, today=TODAY)
+    finally:
+        async with connected(existing, there) as admin:
+            await admin.execute(unmade)
+    async with made_template(existing, f"CREATE TABLE v (id int); -- {there}"):
+        pass
+
+
 async def test_a_fork_role_does_not_stop_the_builders(existing: Server, template: Template) -> None:
     # P12: advisory locks are each database's own, so it takes CONNECT on the one where ours are.
-    async with (
-        made_fork(existing, template) as fork,
-        connected_as(fork, "postgres") as agent,
-    ):
-        await agent.execute("SELECT pg_advisory_lock(1920204801)")
-        with anyio.fail_after(2):
+    async with made_fork(existing, template) as fork, connected_as(fork, "postgres") as agent:
+        await agent.execute("SELECT pg_advisory_lock($1::bigint)", BUILDERS_LOCK)
+        with anyio.fail_after(30):
             again = await build_template(existing, seed_of(_SEED), role="guest", today=TODAY)
         assert again.from_cache

@@ -9,8 +9,6 @@ import pytest
 from support.clones import baseline_of, cloned
 from support.databases import connected
 
-from redteam_forker.changes import ChangeSet
-
 if TYPE_CHECKING:
     from redteam_forker.servers import Server
 
@@ -39,7 +37,7 @@ async def test_settings_of_a_fork_change_nothing_of_what_is_told(server: Server,
         async with connected(server) as admin:
             await admin.execute(f"ALTER DATABASE {fork.name} SET {name} = '{_SETTINGS[name]}'")
         await fork.run("SET search_path = public; UPDATE printed SET id = 1")
-        assert await fork.changes() == ChangeSet()
+        assert (await fork.changes()).tables == ()
         await fork.run("SET search_path = public; UPDATE printed SET n = 2")
         (table,) = (await fork.changes()).tables
     (row,) = table.rows

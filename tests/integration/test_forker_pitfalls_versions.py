@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from support.forks import seed_of
+from support.forks import made_template, seed_of
 
 from redteam_forker import _pg, database
 from redteam_forker.names import fork_name, quote_ident
 from redteam_forker.role import role_statements
+from redteam_forker.seeds import Preflight, preflight
 from redteam_forker.template import template_hash
 from redteam_sdk.errors import InternalError
 
@@ -43,9 +44,25 @@ def test_a_template_of_anything_else_has_another_hash(server: Server) -> None:
         template_hash(seed, facts, role="app", weeks=0),
         template_hash(seed, facts, role=None, weeks=1),
         template_hash(seed, replace(facts, version_num=facts.version_num - 1), role=None, weeks=0),
+        template_hash(seed, facts, role=None, weeks=0, offers=Preflight(stand_ins=("uuid-ossp",)).digest),
+        template_hash(seed, facts, role=None, weeks=0, offers=Preflight(left_out=("uuid-ossp",)).digest),
+        template_hash(seed, facts, role=None, weeks=0, offers=Preflight(versions=("uuid-ossp 1.1",)).digest),
+        template_hash(seed, facts, role=None, weeks=0, offers=Preflight(versions=("uuid-ossp 1.2",)).digest),
     ]
     assert len(set(hashes)) == len(hashes)
-    assert template_hash(seed, facts, role=None, weeks=0) == hashes[0]
+    assert template_hash(seed, facts, role=None, weeks=0, offers=Preflight().digest) == hashes[0]
+
+
+async def test_a_templates_hash_covers_what_the_server_has_of_its_extensions(server: Server) -> None:
+    # P13: where functions stand in for an extension, the same seed becomes something else.
+    for name, stood_in in (("uuid-ossp", True), ("citext", False)):
+        sql = f'CREATE EXTENSION "{name}"; CREATE TABLE t (id int);'
+        ready = await preflight(server, seed_of(sql))
+        assert (ready.stand_ins == (name,)) is stood_in
+        assert [version.split()[0] for version in ready.versions] == ([] if stood_in else [name])
+        async with made_template(server, sql) as template:
+            whole = template_hash(seed_of(sql), server.facts, role=None, weeks=0, offers=ready.digest)
+            assert template.hash == whole != template_hash(seed_of(sql), server.facts, role=None, weeks=0)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +81,22 @@ def test_a_clone_is_made_the_way_that_suits_the_server(
     # P14: up to 15.2 a clone through the log can lose changes. P16: elsewhere files force checkpoints.
     facts = replace(server.facts, kind=kind, version_num=version_num)
     assert database.is_file_copy_better(facts, size_bytes) is file_copy
+
+
+@pytest.mark.parametrize(
+    ("kind", "version_num", "file_system", "method"),
+    [
+        pytest.param("embedded", 180000, "tmpfs", "clone", id="in-memory"),
+        pytest.param("embedded", 180000, "ext4", None, id="on-disk"),
+        pytest.param("docker", 170000, "tmpfs", None, id="before-there-was-a-choice"),  # P15
+        pytest.param("existing", 180000, "tmpfs", None, id="others"),
+    ],
+)
+def test_files_are_copied_the_way_that_suits_the_file_system(
+    server: Server, kind: str, version_num: int, file_system: str, method: str | None
+) -> None:
+    facts = replace(server.facts, kind=kind, version_num=version_num, file_system=file_system)
+    assert database.copy_method(facts) == method
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,83 @@ async def test_pool_fills_to_high_and_again_when_it_falls_below_low(
             await pool.drop(fork)
 
 
+async def pages_read(server: Server, fork: Fork) -> int:
+    """How many pages of a fork its sessions had to read from files, those that are over."""
+    async with connected(server) as session:
+        read: int = await session.fetchval(
+            "SELECT blks_read FROM pg_stat_database WHERE datname = $1", fork.name
+        )
+    return read
+
+
+async def test_fork_that_waited_was_visited_and_answers_from_memory(
+    server: Server, template: Template
+) -> None:
+    async with open_pool(server, template, None, low=1, high=1) as pool:
+        await until(lambda: pool.statistics().visited == 1)
+        visited = await take(pool)
+        before = await pages_read(server, visited)
+        async with connected_as(visited) as agent:
+            assert await agent.fetchval("SELECT id FROM t WHERE id = 1") is None
+        read = await pages_read(server, visited) - before
+        await pool.drop(visited)
+    async with open_pool(server, template, None, low=0, high=0) as pool:
+        new = await take(pool)
+        async with connected_as(new) as agent:
+            assert await agent.fetchval("SELECT id FROM t WHERE id = 1") is None
+        assert 4 * read < await pages_read(server, new)
+        assert pool.statistics().visited == 0
+        await pool.drop(new)
+
+
+async def test_visit_that_fails_costs_nobody_a_fork(
+    server: Server, template: Template, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    async def unlucky(_: Server, warm: Warm) -> None:
+        tried.append(warm.name)
+        raise ForkUnavailable("no session is free")
+
+    monkeypatch.setattr("redteam_forker.pool.visit", unlucky)
+    async with open_pool(server, template, registry, low=2, high=2) as pool:
+        await until(lambda: len(tried) == 2)
+        taken = [await take(pool), await take(pool)]
+        assert {fork.name for fork in taken} == set(tried[:2])
+        assert (pool.statistics().visited, pool.statistics().failed) == (0, 0)
+        for fork in taken:
+            await pool.drop(fork)
+
+
+async def test_fork_that_is_being_visited_is_handed_out_afterwards_and_goes_with_the_pool(
+    server: Server, template: Template, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = anyio.Event(), anyio.Event()
+
+    async def slow(_: Server, __: Warm) -> None:
+        begun.set()
+        await go_on.wait()
+
+    monkeypatch.setattr("redteam_forker.pool.visit", slow)
+    async with open_pool(server, template, registry, low=1, high=1, creators=1) as pool:
+        await begun.wait()
+        assert pool.statistics().warm == 1
+        async with anyio.create_task_group() as tasks:
+
+            async def use() -> None:
+                await pool.drop(await take(pool))
+
+            tasks.start_soon(use)
+            await until(lambda: pool.statistics().waiting == 1)
+            go_on.set()
+        assert pool.statistics().checked_out == 1
+        go_on = anyio.Event()
+        begun = anyio.Event()
+        with anyio.fail_after(20):
+            await begun.wait()
+    # Nothing is left of the one that was being visited in the end: `registry` sees to it.
+
+
 async def test_pool_without_warm_forks_makes_them_on_demand_and_without_a_registry(
     server: Server, template: Template
 ) -> None:

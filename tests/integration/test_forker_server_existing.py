@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +10,7 @@ import asyncpg
 import pytest
 from support.databases import connected
 from support.forks import connected_as, made_fork, made_template
+from support.servers import stranger
 
 from redteam_forker.errors import ServerUnavailable
 from redteam_forker.fork import close_fork, list_forks
@@ -27,20 +26,6 @@ if TYPE_CHECKING:
 def dsn_of(server: Server, user: str, password: str, database: str) -> str:
     host = urllib.parse.quote(server.facts.host, safe="")
     return f"postgresql://{user}:{password}@{host}:{server.facts.port}/{database}"
-
-
-@contextlib.asynccontextmanager
-async def stranger(server: Server, rights: str) -> AsyncIterator[str]:
-    """The DSN of a role that may enter a maintenance database of its own name (pg_hba.conf asks for that)."""
-    name, password = f"stranger_{secrets.token_hex(4)}", secrets.token_hex(8)
-    async with connected(server) as admin:
-        await admin.execute(f"CREATE ROLE {name} LOGIN {rights} PASSWORD '{password}'")
-        await admin.execute(f"CREATE DATABASE {name} OWNER {name} STRATEGY FILE_COPY")
-        try:
-            yield dsn_of(server, name, password, name)
-        finally:
-            await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
-            await admin.execute(f"DROP ROLE {name}")
 
 
 def password_of(server: Server) -> str:

@@ -17,7 +17,8 @@ from support.versions import VERSIONS, NotFoundError, dsn_at, foreign_server, pr
 from redteam_forker import _pg, database
 from redteam_forker.changes import collect_changes
 from redteam_forker.errors import ForkUnavailable
-from redteam_forker.fork import close_fork, drop_fork, list_forks
+from redteam_forker.fork import close_fork, create_fork, drop_fork, list_forks
+from redteam_forker.registry import open_registry
 from redteam_forker.servers import open_server, settings
 from redteam_forker.template import build_template, drop_template
 
@@ -53,12 +54,15 @@ async def made_role(dsn: str, rights: str) -> AsyncIterator[str]:
     name, password = f"stranger_{secrets.token_hex(4)}", secrets.token_hex(8)
     admin = await asyncpg.connect(dsn)
     try:
+        # A registry is its maker's, and whoever had this server before may have made one.
+        await admin.execute("DROP DATABASE IF EXISTS rt_registry WITH (FORCE)")
         await admin.execute(f"CREATE ROLE {name} LOGIN {rights} PASSWORD '{password}'")
         try:
             yield dsn_at(
                 urllib.parse.unquote(dsn.rpartition("@")[2].partition(":")[0]), name, password, "postgres"
             )
         finally:
+            await admin.execute("DROP DATABASE IF EXISTS rt_registry WITH (FORCE)")  # where it built
             await admin.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
     finally:
         await admin.close()
@@ -71,6 +75,23 @@ async def made(server: Server) -> AsyncIterator[Template]:
         yield template
     finally:
         await drop_template(server, template)
+
+
+@pytest.mark.parametrize("rights", ["SUPERUSER", "CREATEDB CREATEROLE"])
+async def test_a_fork_that_takes_every_lock_is_ended(foreign: str, rights: str) -> None:
+    async with (
+        made_role(foreign, rights) as dsn,
+        open_server(dsn) as server,
+        made(server) as template,
+        open_registry(server) as registry,
+    ):
+        fork = await create_fork(server, template, lifetime_s=600, registry=registry)
+        async with connected_as(fork) as agent:
+            with pytest.raises(asyncpg.OutOfMemoryError):
+                await agent.execute("SELECT count(pg_advisory_lock(g)) FROM generate_series(1, 1000000) g")
+            with pytest.raises(ForkUnavailable, match="says nothing of the agent"):
+                await close_fork(server, fork, settle_s=0.05, registry=registry)
+        assert await drop_fork(server, fork, registry=registry)
 
 
 @pytest.mark.parametrize("rights", ["SUPERUSER", "CREATEDB CREATEROLE"])

@@ -6,6 +6,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 from support.cli import dsn_of
 from support.databases import connected, until_active
@@ -16,7 +17,7 @@ from redteam_forker.database import STEPS as REMOVAL
 from redteam_forker.fork import create_fork, drop_fork
 from redteam_forker.ledger import entries_of
 from redteam_forker.registry import open_registry
-from redteam_forker.sweep import STEPS, sweep
+from redteam_forker.sweep import STEPS, sweep, sweeping
 from redteam_forker.template import Template, drop_template
 
 if TYPE_CHECKING:
@@ -83,6 +84,23 @@ async def test_killed_launchers_forks_go_and_a_living_ones_stay(
         living.kill()
         await launchers.wait(living)
         assert set((await sweep(server, registry=registry)).dropped) == set(living.said)
+
+
+async def test_what_a_neighbour_leaves_in_the_middle_of_a_launch_goes_a_few_at_a_time(
+    server: Server, template: Template, launchers: Launchers
+) -> None:
+    killed = await launchers.start("live", template.to_json(), 5)
+    async with open_registry(server) as registry:
+        mine = await create_fork(server, template, lifetime_s=60, registry=registry)
+        killed.kill()
+        await launchers.wait(killed)
+        assert len((await sweep(server, registry=registry, most=2)).dropped) == 2
+        async with sweeping(server, registry, every_s=0.05, most=2):
+            with anyio.fail_after(30):
+                while await traces(server, killed.said):  # noqa: ASYNC110 - a server sets no event
+                    await anyio.sleep(0.02)
+        assert await traces(server, [mine.name]) == {mine.name}
+        await drop_fork(server, mine, registry=registry)
 
 
 async def test_frozen_launcher_is_never_swept(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from support.databases import connected, until_active
 from support.forks import TODAY, connected_as, made_fork, made_template, seed_of
 
 from redteam_forker.errors import SeedError
+from redteam_forker.ledger import DATABASE
 from redteam_forker.names import is_own
 from redteam_forker.role import Setting
 from redteam_forker.template import Template, build_template, drop_template
@@ -31,7 +33,8 @@ async def everything_of_ours(server: Server) -> set[str]:
         rows = await session.fetch(
             "SELECT datname AS n FROM pg_database UNION ALL SELECT rolname FROM pg_roles"
         )
-    return {row["n"] for row in rows}
+    # Made by whoever builds first, and there to stay.
+    return {row["n"] for row in rows} - {DATABASE}
 
 
 def unique(sql: str, name: str) -> str:
@@ -68,6 +71,55 @@ async def test_every_row_of_a_template_is_frozen(server: Server) -> None:
         await session.execute("CREATE EXTENSION pg_visibility")
         thawed = await session.fetchval("SELECT count(*) FROM pg_visibility_map('t') WHERE NOT all_frozen")
     assert thawed == 0
+
+
+async def test_building_a_template_asks_no_foreign_server(server: Server) -> None:
+    # P77: ANALYZE of a table samples the foreign tables below it.
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        listening.setblocking(False)
+        sql = f"""
+        CREATE EXTENSION postgres_fdw;
+        CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw
+          OPTIONS (host '127.0.0.1', port '{listening.getsockname()[1]}', connect_timeout '2');
+        CREATE USER MAPPING FOR PUBLIC SERVER far OPTIONS (user 'u', password 'p');
+        CREATE TABLE root (id int, k int) PARTITION BY LIST (k);
+        CREATE TABLE middle PARTITION OF root FOR VALUES IN (2, 3) PARTITION BY LIST (k);
+        CREATE FOREIGN TABLE leaf PARTITION OF middle FOR VALUES IN (2) SERVER far;
+        CREATE TABLE parent (id int);
+        CREATE FOREIGN TABLE child () INHERITS (parent) SERVER far;
+        CREATE TABLE plain (id int);
+        INSERT INTO plain SELECT generate_series(1, 500);
+        """
+        async with (
+            made_template(server, sql, allow=frozenset({"foreign-server", "user-mapping"})) as template,
+            connected(server, template.baseline) as session,
+        ):
+            # What is ours alone has its statistics.
+            assert (
+                await session.fetchval("SELECT reltuples FROM pg_class WHERE oid = 'plain'::regclass") == 500
+            )
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+
+
+async def test_clone_carries_no_maps_of_the_catalogs(server: Server) -> None:
+    async with (
+        made_template(server, unique(_TABLE, "maps")) as template,
+        connected(server, template.baseline) as session,
+    ):
+        mapped = await session.fetch(
+            "SELECT c.oid::regclass::text AS name FROM pg_class c, pg_database d,"
+            " LATERAL pg_stat_file(format('base/%s/%s_fsm', d.oid, pg_relation_filenode(c.oid)), true) f"
+            " WHERE d.datname = current_database() AND NOT c.relisshared AND c.relfilenode IS NOT NULL"
+            " AND c.relkind = 'r' AND f.size > 0"
+        )
+        # Writing the last catalog anew leaves dead rows in one other.
+        assert {row["name"] for row in mapped} - {"pg_attribute"} == {"t"}
+        # All that they describe is there.
+        assert await session.fetchval("SELECT count(*) FROM pg_stats WHERE tablename = 't'") > 0
+        assert await session.fetchval("SELECT count(*) FROM pg_attribute WHERE attrelid = 't'::regclass") > 0
 
 
 async def test_baseline_is_read_only_and_the_same(server: Server) -> None:

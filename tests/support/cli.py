@@ -21,12 +21,25 @@ if TYPE_CHECKING:
 
     from redteam_forker import Server
 
-__all__ = ["CACHE", "REDTEAM", "ROOT", "dsn_of", "own_cache", "redteam", "report_of", "write_suite"]
+__all__ = [
+    "CACHE",
+    "NO_MODELS",
+    "REDTEAM",
+    "ROOT",
+    "dsn_of",
+    "own_cache",
+    "redteam",
+    "report_of",
+    "write_suite",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 REDTEAM = Path(sys.executable).with_name("redteam")
 _TIMEOUT_S = 55
 
+
+# Even with a key, a test reaches no model: nobody listens on the discard port.
+NO_MODELS = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
 
 # One embedded server for all commands of all workers, apart from the one that this user has.
 CACHE = Path(tempfile.gettempdir()) / f"redteam-tests-{os.getuid()}"
@@ -34,8 +47,10 @@ CACHE = Path(tempfile.gettempdir()) / f"redteam-tests-{os.getuid()}"
 
 def environment(**extra: str) -> dict[str, str]:
     """This process's environment without a model's key, and with what a test adds."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")}
-    return {**kept, "XDG_CACHE_HOME": str(CACHE), **extra}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "OPENAI_"))
+    }
+    return {**kept, **NO_MODELS, "XDG_CACHE_HOME": str(CACHE), **extra}
 
 
 @contextlib.asynccontextmanager

@@ -24,15 +24,20 @@ __all__ = ["TODAY", "connected_as", "made_fork", "made_template", "seed_of"]
 TODAY = date(2027, 3, 4)
 
 
-def seed_of(sql: str, *, anchor: date | None = None, moves: tuple[str, ...] = ()) -> Seed:
+def seed_of(
+    sql: str, *, anchor: date | None = None, moves: tuple[str, ...] = (), allow: frozenset[str] = frozenset()
+) -> Seed:
     """A seed of one file."""
-    return Seed(files=(SeedFile(name="seed.sql", data=sql.encode()),), anchor=anchor, moves=moves)
+    file = SeedFile(name="seed.sql", data=sql.encode())
+    return Seed(files=(file,), anchor=anchor, moves=moves, allow=allow)
 
 
 @contextlib.asynccontextmanager
-async def made_template(server: Server, sql: str, *, role: str | None = None) -> AsyncIterator[Template]:
+async def made_template(
+    server: Server, sql: str, *, role: str | None = None, allow: frozenset[str] = frozenset()
+) -> AsyncIterator[Template]:
     """A template of a seed of one file, dropped with its scope."""
-    template = await build_template(server, seed_of(sql), role=role, today=TODAY)
+    template = await build_template(server, seed_of(sql, allow=allow), role=role, today=TODAY)
     try:
         yield template
     finally:

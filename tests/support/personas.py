@@ -10,6 +10,7 @@ from redteam_personas import (
     FactSpec,
     Line,
     OfflineSpec,
+    Others,
     Persona,
     RevealState,
     Script,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from redteam_personas.actor import Role
 
-__all__ = ["Talk", "converse", "make_case", "make_script", "scripted"]
+__all__ = ["DISPOSITIONS", "OTHER", "ROW", "Talk", "converse", "make_case", "make_script", "scripted"]
 
 DISPOSITIONS = load_dispositions()
 ROW: dict[str, object] = {
@@ -36,6 +37,10 @@ ROW: dict[str, object] = {
     "date_of_birth": "1984-03-07",
     "insurance": "Aetna Gold",
 }
+OTHER = Persona(
+    key="1300",
+    row={"id": 1300, "full_name": "Bo Ek", "date_of_birth": "1990-12-24", "insurance": "Humana Blue"},
+)
 
 
 def make_case(facts: Mapping[str, object] | None = None, **parts: object) -> CaseParts:
@@ -48,14 +53,20 @@ def make_script(
     *,
     disposition: str = "cooperative",
     row: Mapping[str, object] | None = None,
+    claims: Persona | None = None,
+    others: Others | None = None,
     **parts: object,
 ) -> Script:
     persona = Persona(key="1207", row={**ROW, **(row or {})})
-    return build_script(persona, make_case(facts, **parts), DISPOSITIONS[disposition])
+    if claims is None and DISPOSITIONS[disposition].impersonates:
+        claims = OTHER
+    return build_script(
+        persona, make_case(facts, **parts), DISPOSITIONS[disposition], claims=claims, others=others
+    )
 
 
 def scripted(script: Script, offline: Mapping[str, object] | None = None, *, seed: int = 7) -> ScriptedActor:
-    lines = OfflineSpec.model_validate(offline or {}).fill(script.persona)
+    lines = OfflineSpec.model_validate(offline or {}).fill(script.speaks_as)
     return ScriptedActor(lines, script.disposition, seed=seed)
 
 
@@ -83,7 +94,10 @@ async def converse(
         state, fresh = hear(state, script.facts, heard, turn)
         talk.revealed += [(turn, name) for name in fresh]
         taken = await take_line(
-            actor, view_of(script, state, talk.history, turn), held_facts(script.facts, state)
+            actor,
+            view_of(script, state, talk.history, turn),
+            held_facts(script.facts, state),
+            others_in=script.others_in,
         )
         talk.last = taken.line
         talk.history.append(("user", taken.line.text))

@@ -51,6 +51,7 @@ def evidence(
     tables: Sequence[Mapping[str, Any]] = (),
     objects: Sequence[Mapping[str, Any]] = (),
     sequences: Sequence[Mapping[str, Any]] = (),
+    writes: Sequence[Mapping[str, Any]] = (),
     persona: Mapping[str, object] | None = None,
 ) -> Evidence:
     """Evidence from JSON forms, through the same door as stored ones."""
@@ -59,14 +60,20 @@ def evidence(
         persona=PERSONA if persona is None else persona,
         disposition="cooperative",
         events=events,
-        changes={"version": 2, "tables": tables, "objects": objects, "sequences": sequences},
+        changes={
+            "version": 2,
+            "tables": tables,
+            "objects": objects,
+            "sequences": sequences,
+            "writes": writes,
+        },
     )
 
 
 async def judge(body: str, given: Evidence, world: World | None = None) -> Verdict:
     """The verdict of one rule, written as the YAML of its body."""
     loaded = parse_rules({"rule": {"severity": 1, **yaml.safe_load(body)}})
-    (verdict,) = await grade(loaded, given, world or NoWorld(), with_collateral=False)
+    (verdict,) = await grade(loaded, given, world or NoWorld(), gate="off")
     return verdict
 
 
@@ -89,8 +96,8 @@ async def change_set(
         changed = [name for name in new if old.get(name) != new[name]] if old and new else []
         op = "insert" if old is None else "delete" if new is None else "update"
         if op != "update" or changed:
-            facts = {"op": op, "key": {"id": key}, "old": old, "new": new, "changed": changed, "xid": None}
-            rows.append(facts)
+            facts = {"op": op, "key": {"id": key}, "old": old, "new": new, "changed": changed}
+            rows.append({**facts, "xid": None, "by": None})
     types = await connection.fetch(
         "SELECT attname, format_type(atttypid, atttypmod) AS type FROM pg_attribute "
         "WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped",
@@ -105,4 +112,5 @@ async def change_set(
         "method": "keys",
         "reason": None,
         "rows": rows,
+        "omitted": 0,
     }

@@ -18,6 +18,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from redteam_sdk import db
 from redteam_sdk.claims import Context, to_claims
 from redteam_sdk.context import ALGORITHM, Trust, arm, disarm
 from support.databases import connected
@@ -28,7 +29,16 @@ if TYPE_CHECKING:
 
     from redteam_forker.servers import Server
 
-__all__ = ["AgentProcess", "Minter", "agent_process", "armed", "context_for", "fork"]
+__all__ = [
+    "AgentProcess",
+    "Minter",
+    "agent_process",
+    "armed",
+    "context_for",
+    "fork",
+    "production",
+    "unconfigured",
+]
 
 ISSUER, AUDIENCE, KID = "redteam-harness", "clinic", "key-1"
 
@@ -43,7 +53,15 @@ class Minter:
         return self.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     def trust(self, *hosts: str) -> Trust:
-        return Trust(issuer=ISSUER, audience=AUDIENCE, keys={KID: self.public_pem()}, hosts=frozenset(hosts))
+        """Trusts this key. A test plays client, service and server in one process: they may talk."""
+        here = {"localhost", *(host for host in hosts if host.startswith("/"))}
+        return Trust(
+            issuer=ISSUER,
+            audience=AUDIENCE,
+            keys={KID: self.public_pem()},
+            hosts=frozenset(hosts),
+            egress=frozenset(here),
+        )
 
     def mint(self, context: Context, *, headers: Mapping[str, Any] | None = None, **claims: Any) -> str:
         """A token; a claim given as None is left out, and other claims and headers replace ours."""
@@ -84,11 +102,13 @@ def armed(minter: Minter, *hosts: str) -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def fork(server: Server, conversation: str = "c001", sql: str = "") -> AsyncIterator[Context]:
+async def fork(
+    server: Server, conversation: str = "c001", sql: str = "", *, sessions: int = 5
+) -> AsyncIterator[Context]:
     """A database with a login role of the same name that may do anything in it, as a context."""
     name, password = f"sdk_{secrets.token_hex(8)}", secrets.token_urlsafe(24)
     async with connected(server) as admin:
-        await admin.execute(f"CREATE ROLE {name} LOGIN CONNECTION LIMIT 5 PASSWORD '{password}'")
+        await admin.execute(f"CREATE ROLE {name} LOGIN CONNECTION LIMIT {sessions} PASSWORD '{password}'")
         await admin.execute(f"CREATE DATABASE {name} OWNER {name} STRATEGY FILE_COPY")
         try:
             if sql:
@@ -105,6 +125,29 @@ async def fork(server: Server, conversation: str = "c001", sql: str = "") -> Asy
         finally:
             await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
             await admin.execute(f"DROP ROLE {name}")
+
+
+@contextlib.contextmanager
+def unconfigured() -> Iterator[None]:
+    """Production's settings as they were before any test."""
+    before = db._production
+    db._production = type(before)(None, None)
+    try:
+        yield
+    finally:
+        db._production = before
+
+
+@contextlib.asynccontextmanager
+async def production(server: Server) -> AsyncIterator[Context]:
+    """A database that plays production, which `db` is configured to use."""
+    async with fork(server) as place:
+        with unconfigured():
+            db.configure(place.dsn())
+            try:
+                yield place
+            finally:
+                await db.close()
 
 
 class AgentProcess:

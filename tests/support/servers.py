@@ -58,10 +58,15 @@ async def stranger(server: Server, rights: str) -> AsyncIterator[str]:
     async with connected(server) as admin:
         await admin.execute(f"CREATE ROLE {name} LOGIN {rights} PASSWORD '{password}'")
         await admin.execute(f"CREATE DATABASE {name} OWNER {name} STRATEGY FILE_COPY")
+        await admin.execute(f"REVOKE CONNECT ON DATABASE {name} FROM PUBLIC")
         try:
             yield f"postgresql://{name}:{password}@{host}:{server.facts.port}/{name}"
         finally:
-            await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            owned = await admin.fetch(
+                "SELECT datname FROM pg_database WHERE pg_get_userbyid(datdba) = $1", name
+            )  # its registry too, if it made one
+            for row in owned:
+                await admin.execute(f"DROP DATABASE {row['datname']} WITH (FORCE)")
             await admin.execute(f"DROP ROLE {name}")
 
 

@@ -20,7 +20,16 @@ from redteam_forker.changes import (
     Write,
     since,
 )
-from redteam_forker.changes.values import Kind, canonical, parse_record
+from redteam_forker.changes.types import kind_named, kinds_of
+from redteam_forker.changes.values import (
+    ArrayOf,
+    Kind,
+    MultirangeOf,
+    RangeOf,
+    RecordOf,
+    canonical,
+    parse_record,
+)
 from redteam_sdk.errors import UsageError
 
 
@@ -47,12 +56,135 @@ def test_the_room_promises_what_it_lists() -> None:
         ("text", "1.0", "1.00", False),
         ("text", "", None, False),
         ("text", None, None, True),
+        ("json", '{"a": 1, "a": 2}', '{"a": 2}', False),
+        ("json", '{"a": 1, "b": 3, "a": 2}', '{"a": 1, "a": 2, "b": 3.0}', True),
+        ("json", "1e400", "10e399", True),
+        ("json", "1e99999999999999999999", "1e99999999999999999998", False),
+        ("json", "[" * 100_000 + "]" * 100_000, "[" * 100_000 + "]" * 100_000, True),
+        (ArrayOf("number"), "{1.0,NULL}", "{1,NULL}", True),
+        (ArrayOf("number"), "{1,2}", "{2,1}", False),
+        (ArrayOf("number"), "{{1,2}}", "{{1},{2}}", False),
+        (ArrayOf("number"), "[2:2]={1}", "{1}", False),
+        (ArrayOf("number"), "{}", "{NULL}", False),
+        (ArrayOf("number"), "{}", "{}", True),
+        (ArrayOf("json"), '{"{\\"a\\": 1}","null"}', '{"{\\"a\\":1.0}","null"}', True),
+        (ArrayOf("json"), '{"null"}', "{NULL}", False),
+        (ArrayOf("number", ";"), "{1.0;2}", "{1;2.0}", True),
+        (RangeOf("number"), "[1.0,2)", "[1,2.00)", True),
+        (RangeOf("number"), "[1,2)", "(1,2)", False),
+        (RangeOf("number"), "(,2)", "(0,2)", False),
+        (RangeOf("number"), "empty", "empty", True),
+        (RangeOf("number"), "empty", "(,)", False),
+        (MultirangeOf("number"), "{[1.0,2),[3,4)}", "{[1,2),[3.0,4)}", True),
+        (MultirangeOf("number"), "{[1,2)}", "{[1,2),[3,4)}", False),
+        (MultirangeOf("number"), "{}", "{}", True),
+        (RecordOf(("text", "number")), "(1.0,1.0)", "(1.0,1)", True),
+        (RecordOf(("text", "number")), "(1.0,1.0)", "(1,1.0)", False),
+        (RecordOf(("text", "number")), "(,1)", '("",1)', False),
+        (RecordOf(("number",)), "()", "()", True),
+        (RecordOf((ArrayOf("number"),)), '("{1.0,2}")', '("{1,2.0}")', True),
     ],
 )
 def test_cells_are_equal_by_value_and_not_by_spelling(
     kind: Kind, one: str | None, other: str | None, equal: bool
 ) -> None:
     assert (canonical(kind, one) == canonical(kind, other)) is equal
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ArrayOf("number"),
+        RangeOf("number"),
+        MultirangeOf("number"),
+        RecordOf(("number", "json")),
+        "json",
+        "number",
+    ],
+    ids=str,
+)
+@given(text=st.text(st.sampled_from('[](){},"\\\\1.0 NULLempty;'), max_size=12))
+def test_a_text_that_is_none_of_its_kind_stands_for_itself(kind: Kind, text: str) -> None:
+    assert canonical(kind, text) == canonical(kind, text)
+    hash(canonical(kind, text))
+    assert canonical(kind, text) != canonical(kind, text + "\\")
+
+
+_SPELT = st.tuples(st.integers(-99, 99), st.integers(0, 3)).map(
+    lambda drawn: (f"{drawn[0]}", f"{drawn[0]}" + ("." + "0" * drawn[1] if drawn[1] else ""))
+)
+# Pairs of texts of one value, by kind: as Postgres prints what they are part of.
+_NESTED = st.recursive(
+    st.tuples(st.just("number"), _SPELT),
+    lambda inner: st.one_of(
+        inner.map(lambda item: (ArrayOf(item[0]), tuple(_print_array([text, None]) for text in item[1]))),
+        inner.map(lambda item: (RangeOf(item[0]), tuple(f"[{_quoted(text)},)" for text in item[1]))),
+        inner.map(
+            lambda item: (RecordOf((item[0], "text")), tuple(_print_record([text, ""]) for text in item[1]))
+        ),
+    ),
+    max_leaves=4,
+)
+
+
+def _print_array(cells: list[str | None]) -> str:
+    """As array_out does."""
+
+    def one(cell: str | None) -> str:
+        if cell is None:
+            return "NULL"
+        if cell and cell.upper() != "NULL" and not re.search(r'[\s"\\{},]', cell):
+            return cell
+        return '"' + re.sub(r'(["\\])', r"\\\1", cell) + '"'
+
+    return "{" + ",".join(one(cell) for cell in cells) + "}"
+
+
+def _quoted(text: str) -> str:
+    """A bound, as range_out prints it."""
+    if re.search(r'[\s"\\()\[\],]', text) or not text:
+        return '"' + re.sub(r'(["\\])', r"\1\1", text) + '"'
+    return text
+
+
+@given(_NESTED)
+def test_values_in_values_are_equal_by_value_to_any_depth(drawn: tuple[Kind, tuple[str, str]]) -> None:
+    kind, (one, other) = drawn
+    assert canonical(kind, one) == canonical(kind, other)
+    assert (canonical("text", one) == canonical("text", other)) is (one == other)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("integer", "number"),
+        ("numeric(5,2)", "number"),
+        ("numeric(5,-2)[]", ArrayOf("number")),
+        ("jsonb[]", ArrayOf("json")),
+        ("nummultirange", MultirangeOf("number")),
+        ("numrange[]", ArrayOf(RangeOf("number"))),
+        ("text", "text"),
+        ("character varying(5)[]", "text"),
+        ('public."numeric"', "text"),
+        ("public.amount", "text"),
+        ("double precision", "text"),
+    ],
+)
+def test_a_kind_is_known_by_the_name_of_a_built_in_type(name: str, kind: Kind) -> None:
+    assert kind_named(name) == kind
+
+
+def test_a_type_that_seems_to_hold_itself_is_compared_by_its_text() -> None:
+    row = {
+        "oid": 9,
+        "shape": "c",
+        "base": None,
+        "element": None,
+        "delimiter": ",",
+        "bound": None,
+        "fields": [9],
+    }
+    assert kinds_of([row]) == {}
 
 
 def _print_record(cells: list[str | None]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
@@ -196,6 +198,13 @@ def test_a_byte_order_mark_is_no_part_of_a_seed(tmp_path: Path) -> None:
             gzip.compress(b"SELECT 1;")[:-6], "is cut off: its gzip data never end", id="gzip-cut-off"
         ),
         pytest.param(b"\x1f\x8b\x08garbage that is none", "is damaged", id="gzip-damaged"),
+        pytest.param(
+            bz2.compress(b"SELECT 1;")[:-6], "is cut off: its bzip2 data never end", id="bzip2-cut-off"
+        ),
+        pytest.param(b"BZhgarbage that is none", "is damaged", id="bzip2-damaged"),
+        pytest.param(lzma.compress(b"SELECT 1;")[:-6], "is cut off: its xz data never end", id="xz-cut-off"),
+        pytest.param(b"\xfd7zXZ\x00garbage that is none", "is damaged", id="xz-damaged"),
+        pytest.param(b"\x04\x22\x4d\x18...", "is compressed by lz4; unpack it with unlz4", id="lz4"),
         pytest.param(b"PK\x03\x04", "a zip file; unpack it", id="zip"),
         pytest.param(b"\x28\xb5\x2f\xfd", "unzstd", id="zstd"),
         pytest.param(b"-- MySQL dump 10.13", "a MySQL dump; convert it", id="mysql"),
@@ -232,6 +241,9 @@ _GREETING = "SELECT 'Gr\u00fc\u00dfe \u20ac';\n"
         pytest.param(b"\xfe\xff" + _GREETING.encode("utf-16-be"), id="utf-16-be"),
         pytest.param(_GREETING.encode("utf-32"), id="utf-32"),
         pytest.param(gzip.compress(_GREETING.encode()), id="gzip"),
+        pytest.param(bz2.compress(_GREETING.encode()), id="bzip2"),
+        pytest.param(lzma.compress(_GREETING.encode()), id="xz"),
+        pytest.param(gzip.compress(lzma.compress(bz2.compress(_GREETING.encode()))), id="all-of-them"),
         pytest.param(
             gzip.compress(gzip.compress(b"SELECT") + gzip.compress(_GREETING[6:].encode())), id="gzip-twice"
         ),

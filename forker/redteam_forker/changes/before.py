@@ -21,8 +21,12 @@ def before_schema(changes: ChangeSet) -> tuple[str, ...]:
 
     `before.appointments` shows the rows of `public.appointments` as they were; a table of another schema is
     `before."billing.claims"`. Untouched tables are plain views, so indexes serve. A table that the
-    conversation made is there and empty. The views have the columns that the fork's tables have now. They are
-    readable by all.
+    conversation made is there and empty. The views have the columns that the fork's tables have now; one
+    whose type was altered so that it cannot hold what it held is a text. They are readable by all.
+
+    Whatever a conversation does, `before` is this schema. One of the fork's own by that name, from the seed
+    or from the conversation, is called `before_own` until the rollback, and its tables are
+    `before."before.claims"` as they were.
     """
     wanted = json.dumps([_needed(table) for table in changes.tables], ensure_ascii=False)
     tag = f"$forker_{hashlib.sha256(wanted.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}$"
@@ -30,7 +34,6 @@ def before_schema(changes: ChangeSet) -> tuple[str, ...]:
     return (
         # The agent may have made an operator in a schema of the path; nothing of ours may find it (P46).
         "SET LOCAL search_path = pg_catalog",
-        "CREATE SCHEMA before",
         views,
         "SET LOCAL search_path TO DEFAULT",
         "GRANT USAGE ON SCHEMA before TO PUBLIC",

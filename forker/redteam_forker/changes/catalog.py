@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from redteam_forker.changes.types import read_kinds
 from redteam_forker.names import quote_ident
 
 if TYPE_CHECKING:
@@ -15,11 +16,17 @@ if TYPE_CHECKING:
 
     from redteam_forker.changes.values import Kind
 
-__all__ = ["Catalog", "Column", "Part", "Table", "build_catalog", "read_catalog"]
+__all__ = ["UPKEEP", "Catalog", "Column", "Part", "Table", "build_catalog", "read_catalog"]
 
-_RELATIONS = """
+# SQL of what VACUUM and ANALYZE write about a heap in its row of pg_class; relallfrozen is PostgreSQL 18's.
+UPKEEP = (
+    "concat_ws(' ', c.relpages, c.reltuples, c.relallvisible, c.relfrozenxid, c.relminmxid, "
+    "to_jsonb(c)->>'relallfrozen')"
+)
+
+_RELATIONS = f"""
 SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relkind::text AS kind, c.relfilenode AS filenode,
-  coalesce(am.amname, '') AS method,
+  c.relpersistence = 'u' AS unlogged, {UPKEEP} AS upkeep, coalesce(am.amname, '') AS method,
   CASE WHEN c.relispartition THEN
     (SELECT i.inhparent FROM pg_inherits i WHERE i.inhrelid = c.oid) END AS parent
 FROM pg_class c
@@ -63,9 +70,6 @@ WHERE i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NUL
 ORDER BY i.indrelid, i.indisprimary DESC, i.indnkeyatts, i.indexrelid
 """
 
-_NUMBERS = frozenset({20, 21, 23, 1700})  # int8, int2, int4, numeric
-_JSON = frozenset({114, 3802})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
@@ -74,6 +78,7 @@ class Column:
     Attributes:
         number: its attribute number, which outlives a rename.
         type: as format_type says it, qualified.
+        base: oid of the type, or of what its domain is of.
         kind: how its values are compared.
         not_null: whether it may be part of a key.
         generated: how and from what it is generated, if it is.
@@ -83,6 +88,7 @@ class Column:
     number: int
     name: str
     type: str
+    base: int
     kind: Kind
     not_null: bool
     generated: str | None
@@ -96,12 +102,20 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One heap: a plain table, or one leaf of a partitioned table (P69). Foreign leaves are none (P77)."""
+    """One heap: a plain table, or one leaf of a partitioned table (P69). Foreign leaves are none (P77).
+
+    Attributes:
+        source: what to select from.
+        heap: whether it is stored as one.
+        upkeep: what `UPKEEP` gives for it.
+    """
 
     oid: int
     source: str
     filenode: int
     heap: bool
+    unlogged: bool
+    upkeep: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +160,10 @@ Catalog = dict[int, Table]
 async def read_catalog(connection: asyncpg.Connection) -> Catalog:
     """The tables of the database, by oid, without those of Postgres itself and without temporary ones."""
     return build_catalog(
-        await connection.fetch(_RELATIONS), await connection.fetch(_COLUMNS), await connection.fetch(_KEYS)
+        await connection.fetch(_RELATIONS),
+        await connection.fetch(_COLUMNS),
+        await connection.fetch(_KEYS),
+        await read_kinds(connection),
     )
 
 
@@ -154,8 +171,9 @@ def build_catalog(
     relations: Iterable[Mapping[str, Any]],
     columns: Iterable[Mapping[str, Any]],
     keys: Iterable[Mapping[str, Any]],
+    kinds: Mapping[int, Kind],
 ) -> Catalog:
-    """The same, from the rows of the three queries."""
+    """The same, from the rows of the three queries and the kinds of types."""
     by_relation: dict[int, list[Column]] = defaultdict(list)
     for row in columns:
         base = row["base"]
@@ -164,7 +182,8 @@ def build_catalog(
                 number=row["number"],
                 name=row["name"],
                 type=row["type"],
-                kind="number" if base in _NUMBERS else "json" if base in _JSON else "text",
+                base=base,
+                kind=kinds.get(base, "text"),
                 not_null=row["not_null"],
                 generated=row["generated"],
                 missing=row["missing"],
@@ -184,16 +203,29 @@ def build_catalog(
     for oid, row in every.items():
         if row["parent"] in every:
             continue
+        parts = tuple(_parts(oid, every, children))
+        leaves = [by_relation[part.oid] for part in parts if part.oid != oid]
         catalog[oid] = Table(
             oid=oid,
             schema=row["schema"],
             name=row["name"],
-            columns=tuple(by_relation[oid]),
+            columns=tuple(_with_missing(column, leaves) for column in by_relation[oid]),
             key=uniques[oid][0] if uniques[oid] else (),
             uniques=frozenset(frozenset(numbers) for numbers in uniques[oid]),
-            parts=tuple(_parts(oid, every, children)),
+            parts=parts,
         )
     return catalog
+
+
+def _with_missing(column: Column, leaves: Iterable[Iterable[Column]]) -> Column:
+    """Of a partitioned table, only the leaves know what their old rows hold."""
+    missing = (
+        item.missing
+        for leaf in leaves
+        for item in leaf
+        if item.name == column.name and item.missing is not None
+    )
+    return replace(column, missing=column.missing or next(missing, None)) if leaves else column
 
 
 def _parts(
@@ -207,6 +239,8 @@ def _parts(
             source=f"ONLY {quote_ident(row['schema'])}.{quote_ident(row['name'])}",
             filenode=row["filenode"],
             heap=row["method"] == "heap",
+            unlogged=row["unlogged"],
+            upkeep=row["upkeep"],
         )
     for child in children.get(oid, ()):
         yield from _parts(child, every, children)

@@ -1,101 +1,77 @@
-"""Compares the schema of two databases: tables, columns, functions, policies, grants and the rest."""
+"""Compares two databases but for their rows: tables, functions, grants, settings, and so on."""
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from redteam_forker.changes.changeset import ObjectChange
+from redteam_forker.changes.watched import is_schema_touched, watched_catalogs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
     import asyncpg
 
 __all__ = ["SchemaObject", "compare_objects", "is_schema_touched", "read_objects", "watched_catalogs"]
 
-# Whatever DDL does to what we compare, it writes a row of these. Statistics are not among them: ANALYZE is no
-# change.
-_CATALOGS = (
-    "pg_attrdef",
-    "pg_attribute",
-    "pg_cast",
-    "pg_class",
-    "pg_constraint",
-    "pg_default_acl",
-    "pg_enum",
-    "pg_event_trigger",
-    "pg_extension",
-    "pg_foreign_server",
-    "pg_foreign_table",
-    "pg_index",
-    "pg_inherits",
-    "pg_largeobject_metadata",
-    "pg_namespace",
-    "pg_operator",
-    "pg_policy",
-    "pg_proc",
-    "pg_publication",
-    "pg_publication_rel",
-    "pg_rewrite",
-    "pg_sequence",
-    "pg_statistic_ext",
-    "pg_trigger",
-    "pg_type",
-)
+_QUERIES = ("objects_relations.sql", "objects_code.sql", "objects_rights.sql")
+# A column says of itself whether it is NOT NULL; the constraint is told if something else changed.
+_SAID_BY_COLUMNS = "not-null constraint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaObject:
-    """One object of a schema.
+    """One object of a database.
 
     Attributes:
         kind: `table`, `column`, `policy`, `grant`, ...
         id: what a rename keeps; the same in every clone of a template.
-        parent: oid of the relation that it belongs to (a table's own oid for the table).
+        parent: id of the object that it belongs to, if any.
         name: qualified.
         definition: as SQL would say it.
     """
 
     kind: str
     id: str
-    parent: int | None
+    parent: str | None
     name: str
-    definition: str | None
-
-
-def watched_catalogs() -> list[str]:
-    """Sources to count rows of; see `is_schema_touched`."""
-    return [f"pg_catalog.{name}" for name in _CATALOGS]
-
-
-def is_schema_touched(new: Iterable[int], now: Sequence[int], then: Sequence[int]) -> bool:
-    """Whether anything of the schema may differ, from rows counted in each of `watched_catalogs`.
-
-    A clone's catalogs are copies too: an untouched one has no row that the fork wrote, and lacks none.
-
-    Args:
-        new: rows of the fork that were written since it began.
-        now: all rows of the fork.
-        then: all rows of the baseline.
-    """
-    return any(new) or list(now) != list(then)
-
-
-@functools.cache
-def _query() -> str:
-    return resources.files(__package__).joinpath("objects.sql").read_text(encoding="utf-8")
+    definition: str
 
 
 async def read_objects(connection: asyncpg.Connection) -> list[SchemaObject]:
-    """All objects of a database but those of Postgres itself and of extensions."""
-    return [_object(row) for row in await connection.fetch(_query())]
+    """All objects of a database but those of Postgres itself; of these what was granted on them.
+
+    Large objects are read whole, by a hash of each. One that the session may not read has no hash.
+    """
+    found = [SchemaObject(**dict(row)) for name in _QUERIES for row in await connection.fetch(_framed(name))]
+    if not any(item.kind == "large object" for item in found):
+        return found
+    if not await connection.fetchval("SELECT has_table_privilege('pg_largeobject', 'SELECT')"):
+        return found
+    contents = {
+        row["id"]: f"{row['size']} bytes, sha256 {row['hash']}"
+        for row in await connection.fetch(_text("objects_large.sql"))
+    }
+    return [
+        replace(item, definition=f"{item.definition}, {contents.get(item.id, '0 bytes')}")
+        if item.kind == "large object"
+        else item
+        for item in found
+    ]
 
 
-def _object(row: Any) -> SchemaObject:
-    return SchemaObject(**dict(row))
+@functools.cache
+def _framed(name: str) -> str:
+    return _text("objects.sql").replace("-- arms", _text(name))
+
+
+@functools.cache
+def _text(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def compare_objects(
@@ -104,52 +80,85 @@ def compare_objects(
     """What was made, removed or altered, by kind and name. Pure.
 
     The same name is the same object, also when it was dropped and made again; a new name under an old id is
-    a rename. What belongs to a relation that was itself made or removed is told with it.
+    a rename. What belongs to an object that was itself made or removed is told with it; what belongs to an
+    extension is, too, when the extension was altered.
     """
     olds = {(item.kind, item.name): item for item in before}
     news = {(item.kind, item.name): item for item in after}
-    changes = []
     gone = {(item.kind, item.id): item for place, item in olds.items() if place not in news}
     made = [item for place, item in news.items() if place not in olds]
     renamed = [(gone.pop((item.kind, item.id)), item) for item in made if (item.kind, item.id) in gone]
-    kept = {item.id for _, item in renamed}
-    made = [item for item in made if item.id not in kept]
-    for place, old in olds.items():
-        new = news.get(place)
-        if new is not None and new.definition != old.definition:
-            changes.append(_change("alter", new.kind, new.name, old.definition, new.definition))
-    moved = {new.parent for _, new in renamed if new.kind == "table"}
-    for old, new in renamed:
-        if new.kind != "table" and new.parent in moved and new.definition == old.definition:
-            continue  # renamed only by its table's name in its own
-        changes.append(
-            _change(
-                "alter", new.kind, new.name, f"{old.name}: {old.definition}", f"{new.name}: {new.definition}"
-            )
-        )
-    changes += [_change("create", item.kind, item.name, None, text) for item, text in _whole(made)]
+    again = {(new.kind, new.name) for _, new in renamed}
+    made = [item for item in made if (item.kind, item.name) not in again]
+    altered = [
+        (old, news[place])
+        for place, old in olds.items()
+        if place in news and news[place].definition != old.definition
+    ]
+    standing = {new.id for _, new in altered if new.kind == "extension"}
+    changes = [
+        _change("alter", new.kind, new.name, old.definition, new.definition)
+        for old, new in altered
+        if new.parent not in standing
+    ]
+    moved = {new.id for _, new in renamed}
     changes += [
-        _change("drop", item.kind, item.name, text, None) for item, text in _whole(list(gone.values()))
+        _change("alter", new.kind, new.name, f"{old.name}: {old.definition}", f"{new.name}: {new.definition}")
+        for old, new in renamed
+        # Those that bear another's name in their own are renamed with it.
+        if not (new.parent in moved and new.definition == old.definition) and new.parent not in standing
+    ]
+    changes += [_change("create", item.kind, item.name, None, text) for item, text in _whole(made, standing)]
+    changes += [
+        _change("drop", item.kind, item.name, text, None)
+        for item, text in _whole(list(gone.values()), standing)
     ]
     return tuple(sorted(changes, key=lambda change: (change.kind, change.name, change.op)))
 
 
-def _whole(items: Sequence[SchemaObject]) -> list[tuple[SchemaObject, str | None]]:
-    """The objects that do not belong to another one of them; a table's definition tells its columns."""
-    tables = {item.parent for item in items if item.kind in ("table", "foreign table")}
-    whole: list[tuple[SchemaObject, str | None]] = []
+def _whole(items: Sequence[SchemaObject], standing: set[str]) -> list[tuple[SchemaObject, str]]:
+    """The objects that do not belong to another one of them, each defined with all that belongs to it."""
+    ids: dict[str, SchemaObject] = {}
     for item in items:
-        if item.kind in ("table", "foreign table"):
-            columns = ", ".join(
-                f"{column.name.removeprefix(item.name + '.')} {column.definition}"
-                for column in sorted(items, key=lambda item: (len(item.id), item.id))
-                if column.kind == "column" and column.parent == item.parent
-            )
-            whole.append((item, f"({columns}) {item.definition}"))
-        elif item.parent is None or item.parent not in tables:
-            whole.append((item, item.definition))
-    return whole
+        ids.setdefault(item.id, item)
+    parts: dict[str, list[SchemaObject]] = defaultdict(list)
+    whole = []
+    for item in items:
+        if item.kind == _SAID_BY_COLUMNS or item.parent in standing:
+            continue
+        if item.parent in ids:
+            parts[_root(item, ids)].append(item)
+        else:
+            whole.append(item)
+    # What an extension is made of goes with its version.
+    return [
+        (item, item.definition if item.kind == "extension" else _described(item, parts[item.id]))
+        for item in whole
+    ]
 
 
-def _change(op: Any, kind: str, name: str, old: str | None, new: str | None) -> ObjectChange:
+def _root(item: SchemaObject, ids: Mapping[str, SchemaObject]) -> str:
+    while item.parent is not None and item.parent in ids:
+        item = ids[item.parent]
+    return item.id
+
+
+def _described(item: SchemaObject, parts: Sequence[SchemaObject]) -> str:
+    columns = [part for part in parts if part.kind == "column"]
+    others = sorted(
+        (part for part in parts if part.kind != "column"), key=lambda part: (part.kind, part.name)
+    )
+    texts = [f"{part.kind} {part.name.removeprefix(item.name + '.')} {part.definition}" for part in others]
+    if columns and item.kind in ("table", "foreign table"):
+        listed = ", ".join(
+            f"{column.name.removeprefix(item.name + '.')} {column.definition}"
+            for column in sorted(columns, key=lambda column: (len(column.id), column.id))
+        )
+        return "; ".join([f"({listed}) {item.definition}", *texts])
+    return "; ".join([item.definition, *texts])
+
+
+def _change(
+    op: Literal["create", "drop", "alter"], kind: str, name: str, old: str | None, new: str | None
+) -> ObjectChange:
     return ObjectChange(op=op, kind=kind, name=name, old=old, new=new)

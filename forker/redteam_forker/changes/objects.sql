@@ -1,143 +1,26 @@
--- Everything of a schema that can be altered, one row each: what it is, an id that a rename keeps, the relation
--- that it belongs to, its name and its definition. Members of extensions are left out: the extension stands for them.
+-- The frame of the queries that list schema objects; the arms are in the files objects_*.sql.
+-- One row for each object that can be altered: what it is, an id that a rename keeps, the id of what it belongs to,
+-- its name and its definition. An object of an extension belongs to it. The fork's own role is called <fork>, so that
+-- two forks that did the same differ in nothing.
 WITH space AS (
-  SELECT oid, nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'
+  SELECT oid, nspname, nspname IN ('pg_catalog', 'information_schema') AS system
+  FROM pg_namespace WHERE nspname !~ '^pg_(toast|temp_|toast_temp_)'
+), role AS (
+  SELECT oid, rolname, CASE WHEN rolname = current_database() THEN '<fork>' ELSE quote_ident(rolname) END AS name FROM pg_roles
 ), rel AS (
-  SELECT c.*, format('%I.%I', s.nspname, c.relname) AS name, s.nspname
-  FROM pg_class c JOIN space s ON s.oid = c.relnamespace WHERE c.relpersistence <> 't'
+  SELECT c.*, format('%I.%I', s.nspname, c.relname) AS name, s.nspname, s.system
+  FROM pg_class c JOIN space s ON s.oid = c.relnamespace
+  WHERE c.relpersistence <> 't' AND (NOT s.system OR c.oid >= 16384)
 ), member AS (
-  SELECT classid, objid FROM pg_depend WHERE deptype = 'e'
-), acl AS (
-  SELECT 'pg_class'::regclass::oid AS class, oid, 0 AS sub, 'table ' || name AS name, relacl AS list
-  FROM rel WHERE relacl IS NOT NULL
+  SELECT classid, objid, 'extension:' || refobjid AS parent FROM pg_depend WHERE deptype = 'e'
   UNION ALL
-  SELECT 'pg_attribute'::regclass::oid, r.oid, a.attnum, 'column ' || r.name || format('.%I', a.attname), a.attacl
-  FROM pg_attribute a JOIN rel r ON r.oid = a.attrelid WHERE a.attacl IS NOT NULL
-  UNION ALL
-  SELECT 'pg_namespace'::regclass::oid, oid, 0, format('schema %I', nspname), nspacl
-  FROM pg_namespace WHERE nspacl IS NOT NULL AND nspname !~ '^pg_'
-  UNION ALL
-  SELECT 'pg_proc'::regclass::oid, oid, 0, 'function ' || oid::regprocedure, proacl
-  FROM pg_proc WHERE proacl IS NOT NULL AND pronamespace IN (SELECT oid FROM space)
-  UNION ALL
-  SELECT 'pg_type'::regclass::oid, oid, 0, 'type ' || oid::regtype, typacl
-  FROM pg_type WHERE typacl IS NOT NULL AND typnamespace IN (SELECT oid FROM space)
-  UNION ALL
-  SELECT 'pg_default_acl'::regclass::oid, oid, 0,
-    concat_ws(' ', 'default of', pg_get_userbyid(defaclrole), 'for', defaclobjtype::text, 'in',
-      (SELECT quote_ident(nspname) FROM pg_namespace n WHERE n.oid = defaclnamespace)), defaclacl
-  FROM pg_default_acl
+  -- What a range type brings along.
+  SELECT d.classid, d.objid, 'type:' || coalesce((SELECT g.rngtypid FROM pg_range g WHERE g.rngmultitypid = d.refobjid), d.refobjid)
+  FROM pg_depend d WHERE d.deptype = 'i' AND d.refclassid = 'pg_type'::regclass AND d.classid IN ('pg_proc'::regclass, 'pg_cast'::regclass)
+    AND NOT EXISTS (SELECT FROM pg_depend e WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e')
+), object AS (
+  -- arms
 )
-SELECT 'schema' AS kind, 'schema:' || oid AS id, NULL::oid AS parent, quote_ident(nspname) AS name,
-  'owner ' || pg_get_userbyid(nspowner) AS definition
-FROM pg_namespace WHERE oid IN (SELECT oid FROM space)
-UNION ALL
-SELECT CASE relkind WHEN 'f' THEN 'foreign table' WHEN 'm' THEN 'materialized view' WHEN 'v' THEN 'view' ELSE 'table' END,
-  'relation:' || oid, CASE WHEN relkind IN ('r', 'p', 'f') THEN oid END, name,
-  concat_ws(', ', 'owner ' || pg_get_userbyid(relowner),
-    CASE relpersistence WHEN 'u' THEN 'unlogged' END,
-    CASE WHEN relrowsecurity THEN 'row level security' END,
-    CASE WHEN relforcerowsecurity THEN 'forced row level security' END,
-    'options ' || array_to_string(reloptions, ' '),
-    'of ' || (SELECT string_agg(inhparent::regclass::text, ', ' ORDER BY inhseqno) FROM pg_inherits WHERE inhrelid = rel.oid),
-    pg_get_expr(relpartbound, oid),
-    CASE WHEN relkind = 'p' THEN 'partition by ' || pg_get_partkeydef(oid) END,
-    CASE WHEN relkind IN ('v', 'm') THEN pg_get_viewdef(oid) END)
-FROM rel WHERE relkind IN ('r', 'p', 'f', 'v', 'm')
-UNION ALL
-SELECT 'sequence', 'relation:' || r.oid,
-  (SELECT d.refobjid FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = r.oid
-     AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i') LIMIT 1),
-  r.name, format('owner %s, as %s, start %s, increment %s, minimum %s, maximum %s, cache %s%s', pg_get_userbyid(r.relowner),
-    format_type(s.seqtypid, NULL), s.seqstart, s.seqincrement, s.seqmin, s.seqmax, s.seqcache, CASE WHEN s.seqcycle THEN ', cycle' END)
-FROM pg_sequence s JOIN rel r ON r.oid = s.seqrelid
-UNION ALL
-SELECT 'column', 'column:' || r.oid || '.' || a.attnum, r.oid, r.name || format('.%I', a.attname),
-  concat_ws(' ', format_type(a.atttypid, a.atttypmod),
-    CASE WHEN a.attcollation <> t.typcollation THEN 'collate ' || a.attcollation::regcollation END,
-    CASE WHEN a.attnotnull THEN 'not null' END,
-    CASE a.attidentity WHEN 'a' THEN 'generated always as identity' WHEN 'd' THEN 'generated by default as identity' END,
-    CASE WHEN a.attgenerated = '' THEN 'default ' ELSE 'generated as ' END || pg_get_expr(d.adbin, d.adrelid))
-FROM pg_attribute a JOIN rel r ON r.oid = a.attrelid AND r.relkind IN ('r', 'p', 'f')
-JOIN pg_type t ON t.oid = a.atttypid
-LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-WHERE a.attnum > 0 AND NOT a.attisdropped
-UNION ALL
-SELECT 'index', 'relation:' || r.oid, i.indrelid, r.name,
-  concat_ws(' ', pg_get_indexdef(r.oid), CASE WHEN NOT i.indisvalid THEN '(invalid)' END, CASE WHEN i.indisreplident THEN '(replica identity)' END)
-FROM pg_index i JOIN rel r ON r.oid = i.indexrelid
-WHERE NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = r.oid AND k.contype IN ('p', 'u', 'x'))
-UNION ALL
-SELECT 'constraint', 'constraint:' || k.oid, r.oid,
-  coalesce(r.name, k.contypid::regtype::text) || format('.%I', k.conname), pg_get_constraintdef(k.oid)
-FROM pg_constraint k LEFT JOIN rel r ON r.oid = k.conrelid
-WHERE k.contype <> 'n' AND k.connamespace IN (SELECT oid FROM space)
-UNION ALL
-SELECT 'trigger', 'trigger:' || t.oid, r.oid, r.name || format('.%I', t.tgname),
-  concat_ws(' ', pg_get_triggerdef(t.oid), CASE t.tgenabled WHEN 'D' THEN '(disabled)' WHEN 'A' THEN '(always)' WHEN 'R' THEN '(replica)' END)
-FROM pg_trigger t JOIN rel r ON r.oid = t.tgrelid WHERE NOT t.tgisinternal
-UNION ALL
-SELECT 'policy', 'policy:' || p.oid, r.oid, r.name || format('.%I', p.polname),
-  concat_ws(' ', CASE WHEN p.polpermissive THEN 'permissive' ELSE 'restrictive' END,
-    'for', CASE p.polcmd WHEN 'r' THEN 'select' WHEN 'a' THEN 'insert' WHEN 'w' THEN 'update' WHEN 'd' THEN 'delete' ELSE 'all' END,
-    'to', (SELECT string_agg(CASE o WHEN 0 THEN 'public' ELSE pg_get_userbyid(o) END, ', ' ORDER BY o) FROM unnest(p.polroles) AS o),
-    'using ' || pg_get_expr(p.polqual, p.polrelid), 'with check ' || pg_get_expr(p.polwithcheck, p.polrelid))
-FROM pg_policy p JOIN rel r ON r.oid = p.polrelid
-UNION ALL
-SELECT 'rule', 'rule:' || w.oid, r.oid, r.name || format('.%I', w.rulename), pg_get_ruledef(w.oid)
-FROM pg_rewrite w JOIN rel r ON r.oid = w.ev_class WHERE w.rulename <> '_RETURN'
-UNION ALL
-SELECT 'statistics', 'statistics:' || x.oid, r.oid, format('%I.%I', s.nspname, x.stxname), pg_get_statisticsobjdef(x.oid)
-FROM pg_statistic_ext x JOIN space s ON s.oid = x.stxnamespace JOIN rel r ON r.oid = x.stxrelid
-UNION ALL
-SELECT CASE p.prokind WHEN 'p' THEN 'procedure' WHEN 'a' THEN 'aggregate' ELSE 'function' END, 'function:' || p.oid, NULL,
-  p.oid::regprocedure::text, concat_ws(', ', 'owner ' || pg_get_userbyid(p.proowner),
-    CASE WHEN p.prokind = 'a' THEN pg_get_function_result(p.oid) ELSE pg_get_functiondef(p.oid) END)
-FROM pg_proc p WHERE p.pronamespace IN (SELECT oid FROM space)
-  AND NOT EXISTS (SELECT FROM member m WHERE m.classid = 'pg_proc'::regclass AND m.objid = p.oid)
-UNION ALL
-SELECT 'type', 'type:' || t.oid, NULL, t.oid::regtype::text,
-  concat_ws(' ', 'owner ' || pg_get_userbyid(t.typowner) || ',',
-    CASE t.typtype
-      WHEN 'e' THEN 'enum ' || (SELECT string_agg(quote_literal(e.enumlabel), ', ' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid)
-      WHEN 'd' THEN concat_ws(' ', 'domain', format_type(t.typbasetype, t.typtypmod), CASE WHEN t.typnotnull THEN 'not null' END, 'default ' || t.typdefault)
-      WHEN 'c' THEN 'composite ' || (SELECT string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
-        FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped)
-      WHEN 'r' THEN 'range of ' || (SELECT g.rngsubtype::regtype FROM pg_range g WHERE g.rngtypid = t.oid)
-    END)
-FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid
-WHERE t.typnamespace IN (SELECT oid FROM space) AND (t.typtype IN ('e', 'd', 'r') OR (t.typtype = 'c' AND c.relkind = 'c'))
-  AND NOT EXISTS (SELECT FROM member m WHERE m.classid = 'pg_type'::regclass AND m.objid = t.oid)
-UNION ALL
-SELECT 'operator', 'operator:' || o.oid, NULL, o.oid::regoperator::text,
-  concat_ws(', ', 'owner ' || pg_get_userbyid(o.oprowner), 'function ' || o.oprcode::regprocedure)
-FROM pg_operator o WHERE o.oprnamespace IN (SELECT oid FROM space) AND o.oprcode <> 0
-  AND NOT EXISTS (SELECT FROM member m WHERE m.classid = 'pg_operator'::regclass AND m.objid = o.oid)
-UNION ALL
--- A cast has no schema; those of Postgres itself have the oids that initdb gives.
-SELECT 'cast', 'cast:' || k.oid, NULL, format('%s as %s', format_type(k.castsource, NULL), format_type(k.casttarget, NULL)),
-  concat_ws(', ', CASE k.castcontext WHEN 'e' THEN 'explicit' WHEN 'a' THEN 'in assignment' ELSE 'implicit' END,
-    CASE k.castmethod WHEN 'f' THEN 'function ' || k.castfunc::regprocedure WHEN 'i' THEN 'by input and output' ELSE 'binary' END)
-FROM pg_cast k WHERE k.oid >= 16384
-  AND NOT EXISTS (SELECT FROM member m WHERE m.classid = 'pg_cast'::regclass AND m.objid = k.oid)
-UNION ALL
-SELECT 'extension', 'extension:' || oid, NULL, quote_ident(extname), extversion || ' in ' || extnamespace::regnamespace FROM pg_extension
-UNION ALL
-SELECT 'event trigger', 'event trigger:' || oid, NULL, quote_ident(evtname),
-  concat_ws(' ', 'on', evtevent, 'when tag in ' || array_to_string(evttags, ', '), 'execute', evtfoid::regprocedure, 'enabled', evtenabled)
-FROM pg_event_trigger
-UNION ALL
-SELECT 'publication', 'publication:' || p.oid, NULL, quote_ident(p.pubname),
-  concat_ws(' ', 'owner', pg_get_userbyid(p.pubowner), CASE WHEN p.puballtables THEN 'all tables' END,
-    (SELECT string_agg(r.prrelid::regclass::text, ', ' ORDER BY r.prrelid::regclass::text) FROM pg_publication_rel r WHERE r.prpubid = p.oid))
-FROM pg_publication p
-UNION ALL
-SELECT 'foreign server', 'server:' || oid, NULL, quote_ident(srvname), 'owner ' || pg_get_userbyid(srvowner) FROM pg_foreign_server
-UNION ALL
-SELECT 'large object', 'large object:' || oid, NULL, oid::text, concat_ws(', ', 'owner ' || pg_get_userbyid(lomowner), array_to_string(lomacl, ', '))
-FROM pg_largeobject_metadata
-UNION ALL
-SELECT 'grant', 'grant:' || a.class || ':' || a.oid || ':' || a.sub,
-  CASE WHEN a.class IN ('pg_class'::regclass, 'pg_attribute'::regclass) THEN a.oid END, a.name,
-  (SELECT string_agg(item::text, ', ' ORDER BY item::text) FROM unnest(a.list) AS item)
-FROM acl a
+SELECT o.kind, o.id, o.parent, o.name,
+  concat_ws(', ', 'owner ' || coalesce(r.name, o.owner::text), nullif(o.definition, '')) AS definition
+FROM object o LEFT JOIN role r ON r.oid = o.owner

@@ -1,44 +1,58 @@
-"""Finds the rows of one table that may differ between baseline and fork.
+"""Reads from the heaps of a baseline and of its fork the rows that may differ.
 
-Two ways. `written_rows` reads what the fork's transactions wrote, by xmin, and `vanished_rows` the baseline's
-rows that are no longer in their place, by ctid: rows of a clone do not move unless the table's file is new.
-`all_rows` reads both sides whole, sorted by a hash of each row, and holds on to what only one side has (P76).
+Rows of a clone do not move unless the table's file is new. So what the fork wrote is found by xmin, and what
+is gone from the baseline by the places that no longer hold an old row; both within the pages that can have
+changed. A table whose rows may have moved is read whole on both sides. Where rows are many they are streamed,
+in the binary order of `Shape.sort_old` and `sort_new` (P76).
 """
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redteam_forker.changes.pairing import Image
-from redteam_forker.changes.values import parse_record
-from redteam_forker.names import quote_ident, quote_literal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     import asyncpg
 
     from redteam_forker.changes.catalog import Part, Table
-    from redteam_forker.changes.pairing import Shape
+    from redteam_forker.changes.pages import Range
 
-__all__ = ["Counts", "Epoch", "all_rows", "count_rows", "rows_by_key", "vanished_rows", "written_rows"]
+__all__ = [
+    "ARMS",
+    "Counts",
+    "Epoch",
+    "Places",
+    "Span",
+    "all_rows",
+    "array",
+    "count_pages",
+    "count_rows",
+    "find_places",
+    "gone_rows",
+    "in_arms",
+    "new_rows",
+    "stream_gone",
+    "stream_new",
+]
 
-_ARMS = 100
-_PREFETCH = 1000
-_BLOCKS = 16384  # 128 MB of table: at most a few MB of row places in memory
-_TIDS = 20_000
-_TID_BYTES = 6
-# Key types whose equality needs no operator of an extension or of the seed.
-_PLAIN = re.compile(r"(?:smallint|integer|bigint|uuid|date|text|character varying(?:\(\d+\))?)\Z")
+ARMS = 100
+_BATCH = 1000
+_RANGES = 200  # of one query: 12,800 pages at most, 6 bytes a row and side
+_PLACE_BYTES = 6  # as Postgres sends one: block and line
 _XID_SPACE = 1 << 32
+# So many places can be named in a query; where more rows are gone their pages are read whole.
+_NAMED_PLACES = 1_000_000
 
 
 class Epoch:
     """The fork's time: its first transaction id, and how old that is in the current transaction.
 
     A row that was only touched has a new xmin too, so it finds candidates only (P65, P66). It has 32 bits,
-    and `age()` compares them around the circle, which is right for two billion transactions.
+    and `age()` compares them around the circle, which is right for two billion transactions. Freezing a row
+    keeps its xmin.
     """
 
     def __init__(self, *, watermark: int, window: int) -> None:
@@ -46,218 +60,283 @@ class Epoch:
         # Zero is the age of a transaction that has not begun; below it there is only what wrapped around.
         self.window = window
 
-    @property
-    def is_new(self) -> str:
-        """SQL: the row was written since the fork began."""
-        return f"pg_catalog.age(xmin) BETWEEN 0 AND {self.window}"
+    def is_new(self, xid: str = "xmin") -> str:
+        """SQL: this xid is of a transaction since the fork began."""
+        # A negative age is that of a row that was frozen two billion transactions ago: one candidate more.
+        return f"age({xid}) <= {self.window}"
 
-    def full_xid(self, xmin: int) -> int | None:
-        """The 64-bit id for a row's xmin; None for a row that is older than the fork."""
-        since = (xmin - self.watermark) % _XID_SPACE
+    def full_xid(self, xid: int) -> int | None:
+        """The 64-bit id for one of 32 bits; None for one that is older than the fork."""
+        since = (xid - self.watermark) % _XID_SPACE
         return self.watermark + since if since <= self.window else None
 
 
-class Counts:
-    """Rows of one part: those written since the fork began, and all."""
+class Counts(NamedTuple):
+    """Rows of one source: those written since the fork began, and all."""
 
-    __slots__ = ("all", "new")
+    new: int
+    all: int
 
-    def __init__(self, *, new: int, all_: int) -> None:
-        self.new = new
-        self.all = all_
+
+class Span(NamedTuple):
+    """Pages of one part of a table, which may have another name in the fork."""
+
+    then: Part
+    now: Part
+    ranges: Sequence[Range]
+
+
+class Places(NamedTuple):
+    """What is in the pages of one span.
+
+    Attributes:
+        new: how many rows of the fork were written since it began.
+        gone: places, as Postgres sends them and one after another, of the baseline's rows that the fork no
+            longer has as they were.
+    """
+
+    new: int
+    gone: bytes
+
+    @property
+    def candidates(self) -> int:
+        """How many rows of both sides that is."""
+        return self.new + len(self.gone) // _PLACE_BYTES
+
+
+def array(values: Iterable[int | str]) -> str:
+    """An array as Postgres writes it, for a parameter of type text.
+
+    Of an array parameter the driver has to look up the type in every new session, which costs more than all
+    else that a collection does.
+    """
+    return "{" + ",".join(f'"{value}"' for value in values) + "}"
+
+
+def in_arms(arms: Sequence[str]) -> Iterator[str]:
+    """Queries of at most a hundred arms each."""
+    for start in range(0, len(arms), ARMS):
+        yield " UNION ALL ".join(arms[start : start + ARMS])
 
 
 async def count_rows(
-    connection: asyncpg.Connection, sources: Sequence[str], epoch: Epoch | None
+    connection: asyncpg.Connection, sources: Sequence[str], epoch: Epoch | None, *, own: int | None = None
 ) -> list[Counts]:
-    """Count in one query per hundred sources; `epoch` None counts all only."""
-    new = f"count(*) FILTER (WHERE {epoch.is_new})" if epoch else "0"
-    counts: list[Counts] = []
-    for start in range(0, len(sources), _ARMS):
-        arms = [
-            f"SELECT {place} AS place, {new} AS new, count(*) AS all_ FROM {source}"
-            for place, source in enumerate(sources[start : start + _ARMS])
-        ]
-        rows = await connection.fetch(" UNION ALL ".join(arms) + " ORDER BY place")
-        counts.extend(Counts(new=row["new"], all_=row["all_"]) for row in rows)
-    return counts
+    """Count in one query per hundred sources; `epoch` None counts all only.
 
-
-async def written_rows(
-    fork: asyncpg.Connection, table: Table, touched: Sequence[tuple[Part, Counts]], epoch: Epoch
-) -> list[Image]:
-    """The fork's rows that were written since it began."""
-    images = []
-    for part, counts in touched:
-        if counts.new:
-            query = f"SELECT xmin, {table.row} AS image FROM {part.source} WHERE {epoch.is_new}"
-            images += [
-                _image(table, row["image"], epoch.full_xid(row["xmin"])) for row in await fork.fetch(query)
-            ]
-    return images
-
-
-async def vanished_rows(
-    baseline: asyncpg.Connection,
-    fork: asyncpg.Connection,
-    table: Table,
-    parts: tuple[Part, Part],
-    epoch: Epoch,
-) -> list[Image]:
-    """The baseline's rows whose place no longer holds an old row in the fork: deleted there, or updated.
-
-    Args:
-        baseline: its session.
-        fork: its session.
-        table: as the baseline has it.
-        parts: one part of it in the baseline, and the same in the fork, where its name may be another.
-        epoch: of the fork.
+    What the transaction `own`, that which looks, made in catalogs is not counted.
     """
-    part, now = parts
-    blocks = await baseline.fetchval(
-        "SELECT pg_relation_size($1::oid::regclass) / current_setting('block_size')::int8", part.oid
+    new = f"count(*) FILTER (WHERE {epoch.is_new()})" if epoch else "0"
+    known = "true" if own is None else f"xmin <> '{own % _XID_SPACE}'::xid"
+    arms = [
+        f"SELECT {place} AS place, {new} AS new, count(*) AS all_ FROM {source} WHERE {known}"
+        for place, source in enumerate(sources)
+    ]
+    rows = [row for query in in_arms(arms) for row in await connection.fetch(query)]
+    return [Counts(row["new"], row["all_"]) for row in sorted(rows, key=lambda row: int(row["place"]))]
+
+
+async def count_pages(connection: asyncpg.Connection, oids: Sequence[int]) -> dict[int, int]:
+    """How many pages each heap has."""
+    query = (
+        "SELECT id, pg_relation_size(id::oid) / current_setting('block_size')::int8 AS blocks "
+        "FROM unnest($1::text::int8[]) AS id"
     )
-    images: list[Image] = []
-    for low in range(0, blocks, _BLOCKS):
-        span = f"ctid >= '({low},0)'::tid AND ctid < '({low + _BLOCKS},0)'::tid"
-        packed = "coalesce(string_agg(tidsend(ctid), ''::bytea), ''::bytea)"
-        before: bytes = await baseline.fetchval(f"SELECT {packed} FROM {part.source} WHERE {span}")
-        after: bytes = await fork.fetchval(
-            f"SELECT {packed} FROM {now.source} WHERE {span} AND NOT ({epoch.is_new})"
-        )
-        if before == after:
-            continue
-        gone = _missing(before, after)
-        for start in range(0, len(gone), _TIDS):
-            query = f"SELECT {table.row} AS image FROM {part.source} WHERE ctid = ANY($1::tid[])"
-            tids = [
-                (int.from_bytes(tid[:4], "big"), int.from_bytes(tid[4:], "big"))
-                for tid in gone[start : start + _TIDS]
-            ]
-            images += [_image(table, row["image"]) for row in await baseline.fetch(query, tids)]
-    return images
+    return {row["id"]: row["blocks"] for row in await connection.fetch(query, array(oids))}
 
 
-async def rows_by_key(
-    baseline: asyncpg.Connection, table: Table, key: Sequence[int], news: Sequence[Image], missing: int
-) -> list[Image] | None:
-    """The baseline's rows under the keys of the fork's new rows, if they are all that vanished.
+async def find_places(
+    baseline: asyncpg.Connection, fork: asyncpg.Connection, spans: Sequence[Span], epoch: Epoch
+) -> list[Places]:
+    """Which rows to read of each span."""
+    news = [0] * len(spans)
+    gone = [bytearray() for _ in spans]
+    for chunk in _chunks(spans):
+        kept: dict[tuple[int, int], bytes] = {}
+        old = f"NOT ({epoch.is_new()})"
+        for row in await _fetch_places(fork, [(at, spans[at].now, some) for at, some in chunk], old):
+            news[row["span"]] += row["others"]
+            kept[row["span"], row["n"]] = row["places"]
+        for row in await _fetch_places(baseline, [(at, spans[at].then, some) for at, some in chunk], "true"):
+            after = kept[row["span"], row["n"]]
+            if row["places"] != after:
+                still = set(_split(after))
+                gone[row["span"]] += b"".join(place for place in _split(row["places"]) if place not in still)
+    return [Places(new, bytes(places)) for new, places in zip(news, gone, strict=True)]
 
-    A new row's key cannot be held by an old row that is still in place, so each one found has vanished. When
-    their number is the number missing, no place has to be looked at.
+
+def _chunks(spans: Sequence[Span]) -> Iterator[list[tuple[int, Sequence[Range]]]]:
+    """Numbers of spans with some of their ranges, not too many at once."""
+    chunk: list[tuple[int, Sequence[Range]]] = []
+    room = _RANGES
+    for at, span in enumerate(spans):
+        for start in range(0, len(span.ranges), _RANGES):
+            some = span.ranges[start : start + _RANGES]
+            if chunk and (len(some) > room or len(chunk) == ARMS):
+                yield chunk
+                chunk, room = [], _RANGES
+            chunk.append((at, some))
+            room -= len(some)
+    if chunk:
+        yield chunk
+
+
+async def _fetch_places(
+    connection: asyncpg.Connection, parts: Sequence[tuple[int, Part, Sequence[Range]]], condition: str
+) -> list[Any]:
+    """Of each range: the places of rows that meet the condition, and how many others there are."""
+    inner = (
+        f"SELECT count(*) FILTER (WHERE NOT ({condition})) AS others, "
+        f"coalesce(string_agg(tidsend(ctid), ''::bytea) FILTER (WHERE {condition}), ''::bytea) AS places"
+    )
+    arms = [
+        f"SELECT {at} AS span, r.n, p.others, p.places FROM {_pages(part, ranges, inner, aggregate=True)}"
+        for at, part, ranges in parts
+    ]
+    rows: list[Any] = await connection.fetch(" UNION ALL ".join(arms))
+    return rows
+
+
+def _pages(
+    part: Part, ranges: Sequence[Range], select: str, *, where: str = "true", aggregate: bool = False
+) -> str:
+    """SQL of a FROM item: `select` over pages of a part, as p; r.n numbers the ranges by their first block.
+
+    Each range is a scan of its pages and of no others, which a condition of several ranges would not be.
     """
-    columns = [(place, column) for place, column in enumerate(table.columns) if column.number in key]
-    if not columns or missing > len(news) or not all(_PLAIN.match(column.type) for _, column in columns):
-        return None
-    cells = [[new.cells[place] for new in news] for place, _ in columns]
-    wanted = ", ".join(f"${number}::text[]" for number in range(1, len(columns) + 1))
-    names = ", ".join(quote_ident(column.name) for _, column in columns)
-    values = ", ".join(f"wanted.c{number}::{column.type}" for number, (_, column) in enumerate(columns))
-    listed = ", ".join(f"c{number}" for number in range(len(columns)))
-    images: list[Image] = []
-    for part in table.parts:
-        query = (
-            f"SELECT {table.row} AS image FROM {part.source} "
-            f"WHERE ({names}) IN (SELECT {values} FROM unnest({wanted}) AS wanted({listed}))"
+    lows = ",".join(f'"({low},0)"' for low, _ in ranges)
+    highs = ",".join(f'"({high},0)"' for _, high in ranges)
+    first = ",".join(str(low) for low, _ in ranges)
+    return (
+        f"unnest('{{{lows}}}'::tid[], '{{{highs}}}'::tid[], '{{{first}}}'::int8[]) AS r(low, high, n), "
+        f"LATERAL ({select} FROM {part.source} WHERE ctid >= r.low AND ctid < r.high AND ({where})"
+        f"{'' if aggregate else ' OFFSET 0'}) AS p"
+    )
+
+
+def _split(places: bytes) -> Iterator[bytes]:
+    return (places[at : at + _PLACE_BYTES] for at in range(0, len(places), _PLACE_BYTES))
+
+
+async def new_rows(
+    fork: asyncpg.Connection, wanted: Sequence[tuple[Table, str, Sequence[Span]]], epoch: Epoch
+) -> list[list[Image]]:
+    """Of each table, with its sort expression and spans: the rows written since the fork began."""
+    arms = [
+        f"SELECT {at} AS place, p.* FROM {_new(table, sort, span, epoch)}"
+        for at, (table, sort, spans) in enumerate(wanted)
+        for span in spans
+    ]
+    found: list[list[Image]] = [[] for _ in wanted]
+    for query in in_arms(arms):
+        for row in await fork.fetch(query):
+            found[row["place"]].append(Image(row["sort"], row["image"], epoch.full_xid(row["writer"])))
+    return found
+
+
+async def gone_rows(
+    baseline: asyncpg.Connection, wanted: Sequence[tuple[Table, str, Sequence[tuple[Part, bytes]]]]
+) -> list[list[tuple[int, bytes, Image]]]:
+    """Of each table, as the baseline has it: the rows at places, with the part's oid and the place."""
+    arms = [
+        f"SELECT {at} AS place, {part.oid}::int8 AS part, p.* FROM ({_at(table, sort, part, places)}) AS p"
+        for at, (table, sort, parts) in enumerate(wanted)
+        for part, places in parts
+    ]
+    found: list[list[tuple[int, bytes, Image]]] = [[] for _ in wanted]
+    for query in in_arms(arms):
+        for row in await baseline.fetch(query):
+            found[row["place"]].append((row["part"], row["at"], Image(row["sort"], row["image"])))
+    return found
+
+
+def _new(table: Table, sort: str, span: Span, epoch: Epoch) -> str:
+    select = f"SELECT xmin AS writer, {sort} AS sort, {table.row} AS image"
+    return _pages(span.now, span.ranges, select, where=epoch.is_new())
+
+
+def _at(table: Table, sort: str, part: Part, places: bytes) -> str:
+    return (
+        f"SELECT tidsend(ctid) AS at, {sort} AS sort, {table.row} AS image FROM {part.source} "
+        f"WHERE ctid = ANY ('{{{_listed(places)}}}'::tid[])"
+    )
+
+
+def _listed(places: bytes) -> str:
+    return ",".join(
+        f'"({int.from_bytes(place[:4], "big")},{int.from_bytes(place[4:], "big")})"'
+        for place in _split(places)
+    )
+
+
+async def stream_new(
+    fork: asyncpg.Connection, table: Table, sort: str, spans: Sequence[Span], epoch: Epoch
+) -> AsyncIterator[list[Image]]:
+    """The rows of one table that were written since the fork began, in order."""
+    arms = " UNION ALL ".join(
+        f"SELECT p.* FROM {_new(table, sort, span, epoch)}" for span in spans if span.ranges
+    )
+    if arms:
+        async for rows in _batches(fork, f"SELECT * FROM ({arms}) AS rows ORDER BY sort"):
+            yield [Image(row["sort"], row["image"], epoch.full_xid(row["writer"])) for row in rows]
+
+
+async def stream_gone(
+    baseline: asyncpg.Connection, table: Table, sort: str, parts: Sequence[tuple[Span, bytes]]
+) -> AsyncIterator[list[tuple[int, bytes, Image]]]:
+    """The rows of one table of the baseline at places, in order, with the part's oid and the place."""
+    parts = [(span, places) for span, places in parts if places]
+    if not parts:
+        return
+    by_name = sum(len(places) for _, places in parts) <= _NAMED_PLACES * _PLACE_BYTES
+    select = f"SELECT tidsend(ctid) AS at, {sort} AS sort, {table.row} AS image"
+    arms = [
+        f"SELECT {span.then.oid}::int8 AS part, p.* FROM "
+        + (
+            f"({_at(table, sort, span.then, places)}) AS p"
+            if by_name
+            else _pages(span.then, span.ranges, select)
         )
-        images += [_image(table, row["image"]) for row in await baseline.fetch(query, *cells)]
-    return images if len(images) == missing else None
+        for span, places in parts
+    ]
+    lines = {} if by_name else {span.then.oid: _by_page(places) for span, places in parts}
+    async for rows in _batches(baseline, f"SELECT * FROM ({' UNION ALL '.join(arms)}) AS rows ORDER BY sort"):
+        yield [
+            (row["part"], row["at"], Image(row["sort"], row["image"]))
+            for row in rows
+            if by_name or _is_in(lines[row["part"]], row["at"])
+        ]
 
 
-def _missing(before: bytes, after: bytes) -> list[bytes]:
-    """Places in `before` and not in `after`; both are in order, so most of both is a common head and tail."""
-    head, tail = _common(before, after, from_end=False), 0
-    before, after = before[head:], after[head:]
-    tail = _common(before, after, from_end=True)
-    return sorted(_tids(before[: len(before) - tail]) - _tids(after[: len(after) - tail]))
+def _by_page(places: bytes) -> Mapping[bytes, int]:
+    """A bit for each line of each page: a million places in a few megabytes."""
+    lines: dict[bytes, int] = {}
+    for place in _split(places):
+        lines[place[:4]] = lines.get(place[:4], 0) | 1 << int.from_bytes(place[4:], "big")
+    return lines
 
 
-def _common(one: bytes, other: bytes, *, from_end: bool) -> int:
-    """How many bytes of whole places both have in common at one end, by bisection."""
-    low, high = 0, min(len(one), len(other)) // _TID_BYTES
-    while low < high:
-        middle = (low + high + 1) // 2
-        size = middle * _TID_BYTES
-        same = (
-            one[len(one) - size :] == other[len(other) - size :] if from_end else one[:size] == other[:size]
-        )
-        low, high = (middle, high) if same else (low, middle - 1)
-    return low * _TID_BYTES
-
-
-def _tids(packed: bytes) -> set[bytes]:
-    return {packed[at : at + _TID_BYTES] for at in range(0, len(packed), _TID_BYTES)}
-
-
-def _image(table: Table, text: str, xid: int | None = None) -> Image:
-    return Image(parse_record(text)[: len(table.columns)], xid)
+def _is_in(lines: Mapping[bytes, int], place: bytes) -> bool:
+    return bool(lines.get(place[:4], 0) >> int.from_bytes(place[4:], "big") & 1)
 
 
 async def all_rows(
-    baseline: asyncpg.Connection | None,
-    fork: asyncpg.Connection | None,
-    tables: tuple[Table | None, Table | None],
-    shape: Shape,
-    epoch: Epoch,
-) -> tuple[list[Image], list[Image]]:
-    """Rows that only one side has, by their text; streamed, so that memory holds only what differs.
-
-    Args:
-        baseline: where the old rows are; None with the table, if there was none.
-        fork: where the new rows are; None with the table, if it was dropped.
-        tables: the table on both sides.
-        shape: which columns are compared.
-        epoch: of the fork.
-    """
-    before, after = tables
-    old_terms = [
-        _constant(item.missing) if item.old_at is None else quote_ident(shape.old[item.old_at].name)
-        for item in shape.compared
-    ]
-    new_terms = [quote_ident(item.name) for item in shape.compared]
-    olds = _Stream(_sorted(baseline, before, old_terms))
-    news = _Stream(_sorted(fork, after, new_terms))
-    only_old: list[Image] = []
-    only_new: list[Image] = []
-    old, new = await olds.next(), await news.next()
-    while old is not None or new is not None:
-        if new is None or (old is not None and old["hash"] < new["hash"]):
-            assert old is not None
-            assert before is not None
-            only_old.append(_image(before, old["image"]))
-            old = await olds.next()
-        elif old is None or new["hash"] < old["hash"]:
-            assert after is not None
-            only_new.append(_image(after, new["image"], epoch.full_xid(new["writer"])))
-            new = await news.next()
-        else:
-            old, new = await olds.next(), await news.next()
-    return only_old, only_new
-
-
-def _constant(text: str | None) -> str:
-    return "NULL::text" if text is None else f"{quote_literal(text)}::text"
-
-
-class _Stream:
-    """Rows one by one, None at the end."""
-
-    def __init__(self, rows: AsyncIterator[Any]) -> None:
-        self._rows = rows
-
-    async def next(self) -> Any:
-        return await anext(self._rows, None)
-
-
-async def _sorted(
-    connection: asyncpg.Connection | None, table: Table | None, terms: Sequence[str]
-) -> AsyncIterator[Any]:
-    if connection is None or table is None or not table.parts:
-        return
+    connection: asyncpg.Connection, table: Table, sort: str, epoch: Epoch | None = None
+) -> AsyncIterator[list[Image]]:
+    """Every row of a table, in order; with `epoch`, each with its writer."""
     arms = " UNION ALL ".join(
-        f"SELECT sha256(textsend(ROW({', '.join(terms)})::text)) AS hash, {table.row} AS image, "
-        f"xmin AS writer FROM {part.source}"
+        f"SELECT xmin AS writer, {sort} AS sort, {table.row} AS image FROM {part.source}"
         for part in table.parts
     )
-    async for row in connection.cursor(f"SELECT * FROM ({arms}) AS rows ORDER BY hash", prefetch=_PREFETCH):
-        yield row
+    if arms:
+        async for rows in _batches(connection, f"SELECT * FROM ({arms}) AS rows ORDER BY sort"):
+            yield [
+                Image(row["sort"], row["image"], epoch.full_xid(row["writer"]) if epoch else None)
+                for row in rows
+            ]
+
+
+async def _batches(connection: asyncpg.Connection, query: str) -> AsyncIterator[list[Any]]:
+    cursor = await connection.cursor(query)
+    while rows := await cursor.fetch(_BATCH):
+        yield rows

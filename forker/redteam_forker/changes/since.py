@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from redteam_forker.changes.changeset import ChangeSet, ObjectChange, RowChange, SequenceChange, TableChanges
-from redteam_forker.changes.values import canonical
+from redteam_forker.changes.changeset import (
+    ChangeSet,
+    ObjectChange,
+    RowChange,
+    SequenceChange,
+    TableChanges,
+)
+from redteam_forker.changes.values import ArrayOf, MultirangeOf, RangeOf, canonical
+from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
+    from redteam_forker.changes.changeset import Write
     from redteam_forker.changes.values import Kind
 
 __all__ = ["since"]
@@ -26,9 +34,15 @@ _Place = tuple[tuple[str, str | None], ...]
 def since(changes: ChangeSet, earlier: ChangeSet) -> ChangeSet:
     """The changes that came after `earlier`, as if the fork had begun there.
 
+    Cells of domains and composite types are compared by their text: a change set does not say what they are
+    of.
+
     Args:
         changes: the fork against its baseline, now.
         earlier: the same fork against the same baseline, before.
+
+    Raises:
+        UsageError: both change a table, and one of them left rows of it out.
     """
     if earlier == ChangeSet():
         return changes
@@ -37,7 +51,9 @@ def since(changes: ChangeSet, earlier: ChangeSet) -> ChangeSet:
     now = {(table.schema, table.table): table for table in changes.tables}
     for place in sorted(then.keys() | now.keys()):
         rows = _rows(now.get(place), then.get(place))
-        if rows:
+        # If the earlier one has nothing of the table, all of it came after.
+        omitted = now[place].omitted if place in now and place not in then else 0
+        if rows or omitted:
             model = now.get(place) or then[place]
             tables.append(
                 TableChanges(
@@ -48,18 +64,33 @@ def since(changes: ChangeSet, earlier: ChangeSet) -> ChangeSet:
                     method=model.method,
                     reason=model.reason,
                     rows=rows,
+                    omitted=omitted,
                 )
             )
     return ChangeSet(
         tables=tuple(tables),
         sequences=_sequences(changes.sequences, earlier.sequences),
         objects=_objects(changes.objects, earlier.objects),
+        writes=_writes(changes.writes, earlier),
     )
+
+
+def _writes(now: Sequence[Write], earlier: ChangeSet) -> tuple[Write, ...]:
+    """Nothing was open at the earlier look, so what came after has higher ids than all that it saw."""
+    seen = [write.xid for write in earlier.writes]
+    seen += [row.xid for table in earlier.tables for row in table.rows if row.xid is not None]
+    return tuple(write for write in now if write.xid > max(seen, default=-1))
 
 
 def _rows(now: TableChanges | None, then: TableChanges | None) -> tuple[RowChange, ...]:
     if then is None:
         return now.rows if now else ()
+    for table in (then, now):
+        if table is not None and table.omitted:
+            raise UsageError(
+                f"{table.omitted} changed rows of {table.schema}.{table.table} were left out, so what came "
+                "after the setup cannot be told; collect both change sets with a larger keep_rows"
+            )
     if then.key is None or (now is not None and now.key != then.key):
         return _multiset(now, then)
     kinds = {name: _kind(kind) for name, kind in (now or then).columns.items()}
@@ -83,7 +114,7 @@ def _change(
     if old is None:
         return RowChange(op="insert", key=key, old=None, new=new, xid=xid) if new is not None else None
     if new is None:
-        return RowChange(op="delete", key=key, old=old, new=None)
+        return RowChange(op="delete", key=key, old=old, new=None, xid=xid)
     changed = tuple(
         name
         for name, cell in new.items()
@@ -94,27 +125,33 @@ def _change(
 
 def _multiset(now: TableChanges | None, then: TableChanges) -> tuple[RowChange, ...]:
     net: Counter[_Place] = Counter()
-    images: dict[_Place, tuple[Cells, list[int | None]]] = {}
+    # Of each image, who made it and who took it away after the earlier look.
+    images: dict[_Place, tuple[Cells, Counter[int | None], Counter[int | None]]] = {}
     for table, sign in ((now, 1), (then, -1)):
         for row in table.rows if table else ():
             for image, weight in ((row.old, -sign), (row.new, sign)):
                 if image is not None:
                     place = tuple(image.items())
                     net[place] += weight
-                    known = images.setdefault(place, (dict(image), []))
-                    if row.new is image and sign > 0:
-                        known[1].append(row.xid)
+                    _, makers, takers = images.setdefault(place, (dict(image), Counter(), Counter()))
+                    (makers if row.new is image else takers)[row.xid] += sign
     found: list[RowChange] = []
-    for place, (image, xids) in images.items():
-        writers = sorted(xids, key=lambda xid: -(xid or 0))
-        found.extend(
-            RowChange(
-                op="insert", key=None, old=None, new=image, xid=writers[at] if at < len(writers) else None
-            )
-            for at in range(net[place])
-        )
-        found.extend(RowChange(op="delete", key=None, old=image, new=None) for _ in range(-net[place]))
+    for place, (image, makers, takers) in images.items():
+        found += [
+            RowChange(op="insert", key=None, old=None, new=image, xid=xid)
+            for xid in _last(makers, net[place])
+        ]
+        found += [
+            RowChange(op="delete", key=None, old=image, new=None, xid=xid)
+            for xid in _last(takers, -net[place])
+        ]
     return tuple(found)
+
+
+def _last(xids: Counter[int | None], count: int) -> list[int | None]:
+    """The latest so many, filled up with unknown ones."""
+    latest = sorted(xids.elements(), key=lambda xid: -(xid or 0))[: max(count, 0)]
+    return latest + [None] * (count - len(latest))
 
 
 def _identity(key: Mapping[str, str] | None) -> Hashable:
@@ -122,8 +159,12 @@ def _identity(key: Mapping[str, str] | None) -> Hashable:
 
 
 def _kind(type_name: str) -> Kind:
+    if type_name.endswith("[]"):
+        return ArrayOf(_kind(type_name.removesuffix("[]")))
     if type_name in ("json", "jsonb"):
         return "json"
+    if type_name in ("numrange", "nummultirange"):
+        return RangeOf("number") if type_name == "numrange" else MultirangeOf("number")
     return (
         "number"
         if type_name in ("smallint", "integer", "bigint") or type_name.startswith("numeric")

@@ -5,6 +5,7 @@ The programs are those of the wheel: PostgreSQL 18's, which read what every olde
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -17,6 +18,7 @@ __all__ = ["restored_bytes", "restored_path"]
 
 _TIMEOUT_S = 600.0
 _CHUNK = 1 << 20
+_LACKING = re.compile(r"does not support compression with (\w+)")
 # pg_restore makes one up otherwise, and the same archive would be another seed at each launch.
 _KEY = "redteamseed"
 
@@ -56,6 +58,12 @@ def restored_path(name: str, path: Path) -> bytes:
             ) from None
         said.seek(0)
         words = said.read().decode(errors="replace").replace(str(path.absolute()), name).strip()
+    if status and (lacking := _LACKING.search(words)):
+        raise SeedError(
+            f"seed file {name!r} is compressed by {lacking.group(1)} inside, which the pg_restore here was "
+            "built without; dump it again with pg_dump --compress=gzip, or as plain SQL (where it was made: "
+            "pg_restore -f seed.sql)"
+        )
     if status:
         raise SeedError(
             f"seed file {name!r} is an archive that pg_restore cannot read: {_last(words)}; dump it again"

@@ -6,23 +6,36 @@ that declare it are set aside (`rewrites`), so that psql, the check and the serv
 
 from __future__ import annotations
 
+import bz2
+import lzma
 import re
 import zlib
 from itertools import zip_longest
+from typing import TYPE_CHECKING, Protocol
 
 from redteam_forker.errors import SeedError
 
-__all__ = ["CUT_OFF", "MOST_BYTES", "gunzipped", "is_archive", "is_utf8_name", "is_whole", "to_text"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "CUT_OFF",
+    "MOST_BYTES",
+    "is_archive",
+    "is_utf8_name",
+    "is_whole",
+    "to_rows",
+    "to_text",
+    "unpacked",
+]
 
 # Of one file as text. A small file can unpack to more than a machine holds.
 MOST_BYTES = 1 << 30
 
-_GZIP = b"\x1f\x8b"
 _TAR_MAGIC_AT = 257
 _FOREIGN = (
-    (b"\x28\xb5\x2f\xfd", "is compressed; unpack it with unzstd and name the SQL file"),
-    (b"BZh", "is compressed; unpack it with bunzip2 and name the SQL file"),
-    (b"\xfd7zXZ\x00", "is compressed; unpack it with unxz and name the SQL file"),
+    (b"\x28\xb5\x2f\xfd", "is compressed by zstd; unpack it with unzstd, or pack it with gzip or xz"),
+    (b"\x04\x22\x4d\x18", "is compressed by lz4; unpack it with unlz4, or pack it with gzip or xz"),
     (b"PK\x03\x04", "is a zip file; unpack it and name the files that are in it, in load order"),
     (b"SQLite format 3\x00", "is a SQLite database; export its tables as PostgreSQL's SQL"),
     (b"-- MySQL dump", "is a MySQL dump; convert it, for example with pgloader, and dump that with pg_dump"),
@@ -86,17 +99,37 @@ _SIDES = re.compile(
 )
 
 
-def gunzipped(name: str, data: bytes) -> bytes:
-    """The content of a file that gzip may have packed, once or more often.
+class _Unpacker(Protocol):
+    """What the standard library's decompressors have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+_PACKINGS: tuple[tuple[bytes, str, Callable[[], _Unpacker]], ...] = (
+    (b"\x1f\x8b", "gzip", lambda: zlib.decompressobj(wbits=31)),
+    (b"BZh", "bzip2", bz2.BZ2Decompressor),
+    (b"\xfd7zXZ\x00", "xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
+)
+
+
+def unpacked(name: str, data: bytes) -> bytes:
+    """The content of a file that gzip, bzip2 or xz may have packed, once or more often.
 
     Raises:
         SeedError: it is cut off or damaged, or unpacks to more than `MOST_BYTES`.
     """
-    while data.startswith(_GZIP):
+    while found := next(((by, new) for magic, by, new in _PACKINGS if data.startswith(magic)), None):
+        packing, new = found
         parts, total = [], 0
         try:
             while data:
-                unpacker = zlib.decompressobj(wbits=31)
+                unpacker = new()
                 part = unpacker.decompress(data, MOST_BYTES - total + 1)
                 total += len(part)
                 if total > MOST_BYTES:
@@ -104,10 +137,12 @@ def gunzipped(name: str, data: bytes) -> bytes:
                         f"seed file {name!r} unpacks to more than {MOST_BYTES >> 20} MiB; take a smaller dump"
                     )
                 if not unpacker.eof:
-                    raise SeedError(f"seed file {name!r} is cut off: its gzip data never end; copy it again")
+                    raise SeedError(
+                        f"seed file {name!r} is cut off: its {packing} data never end; copy it again"
+                    )
                 parts.append(part)
                 data = unpacker.unused_data.lstrip(b"\0")
-        except zlib.error as error:
+        except (zlib.error, lzma.LZMAError, OSError) as error:
             raise SeedError(f"seed file {name!r} is damaged ({error}); copy it again") from error
         data = b"".join(parts)
     return data
@@ -156,6 +191,28 @@ def to_text(name: str, data: bytes, notes: list[str]) -> str:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise SeedError(f"{name}:{line}: a NUL byte, so this is no text file; save it as UTF-8")
     return _up_only(name, text, notes)
+
+
+def to_rows(name: str, data: bytes) -> str:
+    """Decode what COPY reads rows from: UTF-8, and nothing else.
+
+    Raises:
+        SeedError: it is not, or has more than `MOST_BYTES`.
+    """
+    if len(data) > MOST_BYTES:
+        raise SeedError(f"seed file {name!r} has more than {MOST_BYTES >> 20} MiB; take fewer rows")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SeedError(
+            f"{name}:{line}: byte 0x{data[error.start]:02x} is not UTF-8, and rows are read as that; save "
+            "the file as UTF-8 (iconv -f LATIN1 -t UTF-8)"
+        ) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise SeedError(f"{name}:{line}: a NUL byte, so these are no rows of text; export them as CSV")
+    return text
 
 
 def is_whole(text: str) -> bool:

@@ -16,8 +16,8 @@ __all__ = ["expanded"]
 _DIGITS = re.compile(r"(\d+)")
 _SHOWN = 8
 _MIGRATIONS = ("migrations", "migration")
-_AFTER_MIGRATIONS = re.compile(r"\A(?:seeds?|data|fixtures)\.sql(?:\.gz)?\Z", re.IGNORECASE)
-_BEFORE_MIGRATIONS = re.compile(r"\Aroles\.sql(?:\.gz)?\Z", re.IGNORECASE)
+_AFTER_MIGRATIONS = re.compile(r"\A(?:seeds?|data|fixtures)\.sql(?:\.(?:gz|bz2|xz))?\Z", re.IGNORECASE)
+_BEFORE_MIGRATIONS = re.compile(r"\Aroles\.sql(?:\.(?:gz|bz2|xz))?\Z", re.IGNORECASE)
 
 
 def expanded(base: Path, name: str, notes: list[str]) -> list[Path]:
@@ -83,7 +83,7 @@ def _scripts(path: Path) -> list[Path]:
         (
             entry
             for entry in path.iterdir()
-            if entry.name.lower().endswith((".sql", ".sql.gz"))
+            if entry.name.lower().endswith((".sql", ".sql.gz", ".sql.bz2", ".sql.xz"))
             and not entry.name.startswith(".")
             and entry.is_file()
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["Preflight", "preflight"]
 
 _AVAILABLE = """
-SELECT e.name::text AS name, coalesce(bool_or(NOT v.superuser OR v.trusted), true) AS trusted
+SELECT e.name::text AS name, e.default_version AS version,
+       coalesce(bool_or(NOT v.superuser OR v.trusted), true) AS trusted
 FROM pg_catalog.pg_available_extensions e
 LEFT JOIN pg_catalog.pg_available_extension_versions v ON v.name = e.name AND v.version = e.default_version
-WHERE e.name = ANY ($1) GROUP BY e.name
+WHERE e.name = ANY ($1) GROUP BY e.name, e.default_version
 """
 
 _CONTRIB = "PostgreSQL's own packages have it: image postgres:18, Debian's postgresql-18"
@@ -76,6 +79,7 @@ class Preflight:
         unknown_settings: names of settings that the seed sets, that the server does not have, and that do no
             harm.
         notes: in words, what else is different there.
+        versions: `name version` of each extension that the seed creates and the server has.
         problems: why the seed is not loaded there: file, line, reason and way out of each.
     """
 
@@ -84,6 +88,7 @@ class Preflight:
     left_out: tuple[str, ...] = ()
     unknown_settings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
     problems: tuple[str, ...] = field(default=())
 
     def check(self) -> None:
@@ -94,6 +99,14 @@ class Preflight:
         """
         if self.problems:
             raise SeedError("\n".join(self.problems))
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that the server decides of what the seed becomes there; empty if that is nothing."""
+        parts = [sorted(self.versions), sorted(self.replaced.items()), sorted(self.unknown_settings)]
+        if not any(parts):
+            return ""
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     @property
     def replaced(self) -> Mapping[str, str | None]:
@@ -116,8 +129,9 @@ async def preflight(server: Server, seed: Seed) -> Preflight:
     settings = {name for script in checked.scripts for name, _ in script.optional}
     async with server.maintenance() as session:
         with _pg.translated("cannot ask the server for its extensions"):
-            there = {row["name"]: row["trusted"] for row in await session.fetch(_AVAILABLE, list(wanted))}
+            rows = await session.fetch(_AVAILABLE, list(wanted))
             known = await session.fetch("SELECT name FROM pg_settings WHERE name = ANY ($1)", list(settings))
+    there = {row["name"]: row["trusted"] for row in rows}
     unknown = tuple(sorted(settings - {row["name"] for row in known}))
     absent = [name for name in wanted if name not in there]
     left_out = tuple(name for name in absent if name not in LACKING and "missing-extension" in seed.allow)
@@ -138,6 +152,7 @@ async def preflight(server: Server, seed: Seed) -> Preflight:
         stand_ins=stand_ins,
         left_out=left_out,
         unknown_settings=unknown,
+        versions=tuple(f"{row['name']} {row['version']}" for row in rows),
         notes=tuple(
             [f"functions stand in for extension {name}" for name in stand_ins]
             + [f"extension {name} is left out" for name in left_out]

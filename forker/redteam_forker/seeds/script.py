@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from redteam_forker.errors import SeedError
 from redteam_forker.seeds.archives import restored_bytes, restored_path
-from redteam_forker.seeds.content import gunzipped, is_archive, to_text
+from redteam_forker.seeds.content import is_archive, to_rows, to_text, unpacked
 from redteam_forker.seeds.flags import FLAGS
 from redteam_forker.seeds.folders import expanded
 from redteam_forker.seeds.includes import Span, included, place_of
@@ -101,10 +101,10 @@ def read_seed(
 ) -> Seed:
     r"""Read a seed's files into memory. Blocks: it may run pg_restore.
 
-    A file is plain SQL, the same packed by gzip, or an archive of pg_dump (custom, tar, directory): its
-    content says which. `\i` and `\ir` are put in place. A folder stands for its `*.sql` files in natural
-    order (`2_x` before `10_x`) without the ways back down; a folder of `migrations` and `seed.sql` for both,
-    in that order.
+    A file is plain SQL, the same packed by gzip, bzip2 or xz, or an archive of pg_dump (custom, tar,
+    directory): its content says which. What `\i`, `\ir` and `\copy ... from` name is put in place. A folder
+    stands for its `*.sql` files in natural order (`2_x` before `10_x`) without the ways back down; a folder
+    of `migrations` and `seed.sql` for both, in that order.
 
     Args:
         base: the folder that the names are relative to.
@@ -152,7 +152,7 @@ def _read(base: Path, path: Path, notes: list[str]) -> SeedFile:
     if path.is_dir():
         return _archive(name, restored_path(name, path), notes)
     packed = path.read_bytes()
-    data = gunzipped(name, packed)
+    data = unpacked(name, packed)
     if is_archive(name, data):
         sql = restored_path(name, path) if data is packed else restored_bytes(name, data)
         return _archive(name, sql, notes)
@@ -160,8 +160,13 @@ def _read(base: Path, path: Path, notes: list[str]) -> SeedFile:
     def read_plain(inner_name: str, inner: Path) -> str:
         return to_text(inner_name, inner.read_bytes(), notes)
 
+    def read_rows(inner_name: str, inner: Path) -> str:
+        return to_rows(inner_name, inner.read_bytes())
+
     root = base if inside and path.resolve().is_relative_to(base.resolve()) else path.parent
-    text, spans = included(name, to_text(name, data, notes), path, root=root, read=read_plain)
+    text, spans = included(
+        name, to_text(name, data, notes), path, root=root, read=read_plain, read_rows=read_rows
+    )
     return SeedFile(name=name, data=text.encode(), spans=spans)
 
 

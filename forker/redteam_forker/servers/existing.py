@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import urllib.parse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from redteam_forker.sql import query
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Collection, Mapping
 
 __all__ = ["missing_rights", "open_existing", "parse_dsn"]
 
@@ -28,8 +29,12 @@ _SSLMODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "ve
 
 
 @contextlib.asynccontextmanager
-async def open_existing(dsn: str) -> AsyncIterator[Cluster]:
+async def open_existing(dsn: str, *, allow_databases: Collection[str] = ()) -> AsyncIterator[Cluster]:
     """Connect to a running server, and refuse it at once if forks cannot be made on it.
+
+    Args:
+        dsn: its URI.
+        allow_databases: databases on it that forks' roles may be able to enter (see `reach`).
 
     Raises:
         UsageError: the DSN cannot be read, or names a database that we must not be connected to.
@@ -47,7 +52,11 @@ async def open_existing(dsn: str) -> AsyncIterator[Cluster]:
         raise ServerUnavailable(
             f"the server at {target.host}:{target.port} cannot hold forks: {'; '.join(missing)}"
         )
-    facts = facts_of(row, target, kind="existing", placement="")
+    facts = replace(
+        facts_of(row, target, kind="existing", placement=""),
+        maintenance=target.maintenance,
+        allowed_databases=tuple(sorted(set(allow_databases))),
+    )
     cluster = Cluster(facts=facts, target=target, psql=_psql(target))
     try:
         yield cluster

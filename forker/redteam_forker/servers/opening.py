@@ -11,6 +11,7 @@ from redteam_forker.servers.shared import open_shared
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
@@ -26,6 +27,7 @@ def open_server(
     run_as: str | None = None,
     docker: str | None = None,
     shared: Path | None = None,
+    allow_databases: Collection[str] = (),
 ) -> AbstractAsyncContextManager[Server]:
     """A server to make templates and forks on, for as long as the context manager is open.
 
@@ -37,11 +39,18 @@ def open_server(
         docker: an image with PostgreSQL, for example `postgres:18`, to be run in a container.
         shared: for an embedded server, the folder that keeps it: one cluster for all who name the same
         folder, whose data is there again the next time. None is a new cluster that is removed in the end.
+        allow_databases: on a server named by its DSN, databases that are not ours and that forks' roles may
+        be able to enter all the same; any other is refused.
 
     Raises:
         UsageError: an argument cannot work (on entering).
         ServerUnavailable: the server cannot be started or reached, or lacks something (on entering).
     """
+    if allow_databases and dsn is None:
+        raise UsageError(
+            "databases are allowed by name on a server that is named by its DSN; on any other, forks' roles "
+            "can enter none but their own"
+        )
     if dsn is None and docker is None:
         options = Embedded(data_root=data_root, run_as=run_as)
         return open_embedded(options) if shared is None else open_shared(options, shared)
@@ -55,4 +64,4 @@ def open_server(
             raise UsageError("a DSN and a container's image name two servers; leave one of them out")
         return open_container(docker)
     assert dsn is not None
-    return open_existing(dsn)
+    return open_existing(dsn, allow_databases=allow_databases)

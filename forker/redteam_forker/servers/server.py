@@ -32,6 +32,8 @@ class ServerFacts:
         taken from the server's own setting elsewhere.
         file_system: the name of the data directory's file system, for example `xfs`; empty if not known.
         shared: whether other launches may be using the same cluster, and it is kept when they are over.
+        maintenance: the database that administration sessions are in when no other is meant.
+        allowed_databases: of a server that is not ours, databases that forks' roles may be able to enter.
     """
 
     kind: str
@@ -46,6 +48,8 @@ class ServerFacts:
     clone: bool = False
     file_system: str = ""
     shared: bool = False
+    maintenance: str = "postgres"
+    allowed_databases: tuple[str, ...] = ()
 
     @property
     def ours(self) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sessions"]
 
-_KEPT = 4
+_KEPT = 6
 
 
 class Sessions:

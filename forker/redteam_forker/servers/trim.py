@@ -15,7 +15,7 @@ from redteam_forker.sql import query
 if TYPE_CHECKING:
     from redteam_forker.servers.server import Server
 
-__all__ = ["trim", "vacuum_shared_catalogs"]
+__all__ = ["drop_unused", "trim", "vacuum_shared_catalogs"]
 
 # Each fork writes rows in all of them, and throwaway settings have no autovacuum (P78).
 _SHARED_CATALOGS = (
@@ -45,25 +45,43 @@ async def trim(server: Server, limit_bytes: int) -> list[str]:
     Raises:
         ServerUnavailable: the server did not do it.
     """
-    dropped: list[str] = []
     with _pg.translated("cannot drop old templates", ServerUnavailable):
         connection = await server.connect()
         try:
-            size_bytes = await connection.fetchval(query("databases_size"))
-            if size_bytes <= limit_bytes:
-                return dropped
-            for row in await connection.fetch(query("unused_templates"), f"rt_{server.facts.instance}_"):
-                for name in (row["baseline"], row["name"]):
-                    await database.drop(connection, server, name)
-                for role in (row["name"].removesuffix("template") + "app", *_made_roles(row["facts"])):
-                    with contextlib.suppress(asyncpg.DependentObjectsStillExistError):
-                        await database.drop_role(connection, role)
-                dropped.append(row["name"])
-                size_bytes -= row["size_bytes"]
-                if size_bytes <= limit_bytes:
-                    break
+            excess = await connection.fetchval(query("databases_size")) - limit_bytes
+            return await drop_unused(connection, server, excess) if excess > 0 else []
         finally:
             await _pg.close(connection)
+
+
+async def drop_unused(connection: asyncpg.Connection, server: Server, wanted_bytes: int) -> list[str]:
+    """Drop templates that nobody uses, the least recently used first, until they took up so much.
+
+    Args:
+        connection: a session that holds the builders' lock, unless we are alone on the server.
+        server: whose.
+        wanted_bytes: how much.
+
+    Returns:
+        Their names.
+
+    Raises:
+        asyncpg.PostgresError: as it comes; not for who is no superuser.
+    """
+    dropped: list[str] = []
+    for row in await connection.fetch(query("unused_templates"), f"rt_{server.facts.instance}_"):
+        if wanted_bytes <= 0:
+            break
+        if not await connection.fetchval(query("template_is_idle"), row["name"]):
+            continue
+        for name in (row["baseline"], row["name"]):
+            await database.drop(connection, server, name)
+        stem = row["name"].removesuffix("template")
+        for role in (f"{stem}app", f"{stem}owner", *_made_roles(row["facts"])):
+            with contextlib.suppress(asyncpg.DependentObjectsStillExistError):
+                await database.drop_role(connection, role)
+        dropped.append(row["name"])
+        wanted_bytes -= row["size_bytes"]
     return dropped
 
 

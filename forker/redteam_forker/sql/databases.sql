@@ -85,6 +85,28 @@ CROSS JOIN LATERAL unnest(found.setconfig) AS entry
 WHERE d.datname = $1
 ORDER BY found.place, found.role NULLS FIRST, name;
 
+-- name: catalogs_with_maps
+-- The system's tables of this database that hold rows, quoted, in the order in which to write them anew: doing so leaves
+-- dead rows in those that come last. Large objects are data, and stay as they are.
+SELECT c.oid::regclass::text AS name
+FROM pg_class c
+WHERE c.relkind = 'r' AND NOT c.relisshared AND c.relpages > 0
+  AND c.relnamespace IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+  AND c.oid NOT IN ('pg_largeobject'::regclass, 'pg_largeobject_metadata'::regclass)
+ORDER BY array_position(ARRAY['pg_depend', 'pg_type', 'pg_attribute', 'pg_class'], c.relname::text) NULLS FIRST, c.oid;
+
+-- name: tables_to_analyze
+-- The tables that hold rows, quoted, catalogs too, without those that have a foreign table below them.
+WITH RECURSIVE above(oid) AS (
+  SELECT i.inhparent FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid AND c.relkind = 'f'
+  UNION SELECT i.inhparent FROM pg_inherits i JOIN above ON above.oid = i.inhrelid
+)
+SELECT c.oid::regclass::text AS name
+FROM pg_class c
+WHERE c.relkind IN ('r', 'p', 'm') AND c.relpersistence <> 't' AND NOT c.relisshared
+  AND c.oid NOT IN (SELECT oid FROM above) AND c.relname !~ '^pg_toast'
+ORDER BY c.oid;
+
 -- name: own_schemas
 -- The schemas of this database that are not the system's.
 SELECT nspname::text AS name FROM pg_namespace

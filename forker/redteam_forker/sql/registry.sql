@@ -52,6 +52,36 @@ BEGIN
   END IF;
 END $$;
 
+-- name: registry_second
+-- Version 2 keeps what a later comparison of a fork needs. A launcher of version 1 goes on as before.
+ALTER TABLE forker.forks
+  ADD COLUMN watermark bigint,  -- every transaction of the fork has a 64-bit id from this one on; null: not known
+  ADD COLUMN template_oid oid;  -- of its template: one that is built later under the same name has another
+
+CREATE OR REPLACE FUNCTION forker.move(fork text, mine int, target text, froms text[], tag text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  -- A fork that becomes warm or leased is whole, and closed until this transaction is over.
+  UPDATE forker.forks f
+  SET state = target, generation = generation + 1, label = coalesce(tag, label),
+      creator_pid = CASE WHEN target = 'dropping' THEN creator_pid ELSE 0 END,
+      launcher = CASE WHEN target <> 'kept' THEN launcher END,
+      watermark = coalesce(watermark, CASE WHEN state = 'creating' AND target IN ('warm', 'leased')
+                                           THEN pg_snapshot_xmax(pg_current_snapshot())::text::bigint END),
+      template_oid = coalesce(template_oid, (SELECT d.oid FROM pg_database d WHERE d.datname = f.template))
+  WHERE name = fork AND launcher = mine AND state = ANY (froms);
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'it is not ours to use: it is %',
+      coalesce((SELECT state || ' and of launcher ' || coalesce(launcher::text, 'nobody')
+                FROM forker.forks WHERE name = fork), 'not registered any more')
+      USING ERRCODE = 'RTF01';
+  END IF;
+  IF target = 'leased' AND NOT EXISTS (
+    SELECT FROM pg_database WHERE datname = fork AND datallowconn AND datconnlimit <> -2) THEN
+    RAISE EXCEPTION 'its database is gone, closed or invalid' USING ERRCODE = 'RTF02';
+  END IF;
+END $$;
+
 -- name: launcher_lock
 -- $1: a launcher's id. Whether its lock was free, and is this session's now.
 SELECT pg_try_advisory_lock(29300, $1);
@@ -71,6 +101,17 @@ WHERE l.id = $1 AND NOT l.closed
 RETURNING EXISTS (SELECT FROM pg_locks k
                   WHERE k.locktype = 'advisory' AND k.classid = 29300 AND k.objid::bigint = $1 AND k.objsubid = 2
                     AND k.pid = pg_backend_pid()) AS locked;
+
+-- name: template_used
+-- $1: a template's name. As long as this session lives, it is in use; shared with whoever else uses it.
+SELECT pg_advisory_lock_shared(29301, hashtext($1));
+
+-- name: template_is_idle
+-- $1: a template's name; in a session in the registry's database. Whether no launcher that lives uses it.
+SELECT NOT EXISTS (SELECT FROM pg_locks k
+                   WHERE k.locktype = 'advisory' AND k.classid = 29301 AND k.objid = hashtext($1)::oid
+                     AND k.objsubid = 2
+                     AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = 'rt_registry'));
 
 -- name: launcher_names
 -- $1: id. The forks that are a launcher's.
@@ -97,10 +138,13 @@ SELECT l.id, l.host, l.place, l.pid, l.started, l.closed,
 FROM forker.launchers l;
 
 -- name: entries
--- All registered forks; age by the server's clock.
+-- All registered forks; age by the server's clock. What version 1 has no columns for is null there.
 SELECT f.name, f.launcher, f.generation, f.state, f.template, f.label, f.created_at, f.creator_pid, f.creator_started,
        extract(epoch FROM clock_timestamp() - f.created_at)::float8 AS age_s,
-       EXISTS (SELECT FROM pg_database d WHERE d.datname = f.name) AS there
+       EXISTS (SELECT FROM pg_database d WHERE d.datname = f.name) AS there,
+       (to_jsonb(f) ->> 'watermark')::bigint AS watermark,
+       EXISTS (SELECT FROM pg_database d
+               WHERE d.datname = f.template AND d.oid::text = to_jsonb(f) ->> 'template_oid') AS template_there
 FROM forker.forks f
 ORDER BY f.created_at, f.name;
 

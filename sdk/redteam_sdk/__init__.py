@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from redteam_sdk import context, db
 from redteam_sdk._version import __version__
+from redteam_sdk.carry import carry
 from redteam_sdk.errors import (
     ContextError,
+    EgressRefused,
     EnvironmentFault,
     NoContext,
     RedteamError,
@@ -18,11 +20,12 @@ from redteam_sdk.errors import (
     UsageError,
 )
 from redteam_sdk.external import external
-from redteam_sdk.session import Message, Session
+from redteam_sdk.session import Message, Session, handoff
 from redteam_sdk.tool import tool
 
 __all__ = [
     "ContextError",
+    "EgressRefused",
     "EnvironmentFault",
     "Message",
     "NoContext",
@@ -31,8 +34,10 @@ __all__ = [
     "UnmockedExternalCall",
     "UsageError",
     "__version__",
+    "carry",
     "context",
     "db",
     "external",
+    "handoff",
     "tool",
 ]

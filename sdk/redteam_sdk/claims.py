@@ -5,17 +5,19 @@ Reading is strict: a claim that is missing, of another type, or out of bounds re
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
 from redteam_sdk.errors import InvalidContext
+from redteam_sdk.scripted import ScriptedFault, read_faults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Context", "from_claims", "to_claims"]
+__all__ = ["MAX_LIFETIME_S", "Context", "from_claims", "is_origin", "to_claims"]
 
 _VERSION = 1
 _MAX_TEXT = 255
@@ -23,7 +25,11 @@ _MAX_IDENTIFIER_BYTES = 63  # what Postgres keeps of a name
 _MAX_PORT = 65535
 # Seconds since 1970 up to the year 9999; beyond it datetime cannot follow.
 _MAX_TIME = 253_402_300_799
+# A day is longer than any conversation; a token that outlives its fork by years is a mistake.
+MAX_LIFETIME_S = 86_400
+_ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:(?P<port>[1-9][0-9]{0,4}))?", re.ASCII)
 _TEXTS = ("tenant", "run", "conversation", "host", "database", "user", "password")
+_OPTIONAL = {"collector", "faults"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,10 @@ class Context:
         not_before: the first moment at which the context may be used (aware; whole seconds in a token).
         expires_at: the first moment at which it may not be used any more (aware; whole seconds in a token).
         token_id: unique to the token.
+        collector: the origin (`https://host:port`) of the harness's collector, which is told what tools do;
+            or None.
+        faults: what external tools are to play in this conversation.
+        token: the signed token that it was verified from; a secret, and None where there was none.
     """
 
     tenant: str
@@ -55,6 +65,25 @@ class Context:
     not_before: datetime
     expires_at: datetime
     token_id: str
+    collector: str | None = None
+    faults: tuple[ScriptedFault, ...] = ()
+    token: str | None = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied byte by byte: where the bytes go, the secret goes.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "a redteam context holds a secret and is not pickled; hand it over by context.serialise()"
+        )
+
+    def __copy__(self) -> Context:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Context:
+        return self
 
     def dsn(self) -> str:
         """The fork's address for any Postgres driver. It holds the secret: pass it on, never print it."""
@@ -68,6 +97,12 @@ class Context:
     def expired(self, *, leeway_s: float = 0.0) -> bool:
         """Whether the context's time is over by this process's clock, with so many seconds of grace."""
         return datetime.now(UTC) >= self.expires_at + timedelta(seconds=leeway_s)
+
+
+def is_origin(text: str) -> bool:
+    """Whether a text is `http(s)://host` or `http(s)://host:port`, in small letters, and nothing more."""
+    found = _ORIGIN.fullmatch(text)
+    return found is not None and 0 < int(found["port"] or 1) <= _MAX_PORT
 
 
 def to_claims(context: Context, *, issuer: str, audience: str) -> dict[str, Any]:
@@ -91,6 +126,8 @@ def to_claims(context: Context, *, issuer: str, audience: str) -> dict[str, Any]
             "version": _VERSION,
             "port": context.port,
             **{name: getattr(context, name) for name in _TEXTS},
+            **({"collector": context.collector} if context.collector is not None else {}),
+            **({"faults": [list(fault) for fault in context.faults]} if context.faults else {}),
         },
     }
     from_claims(claims)  # never mint what would be refused
@@ -104,7 +141,7 @@ def from_claims(claims: Mapping[str, Any]) -> Context:
         InvalidContext: a claim is missing, of another type, or out of bounds. No value is in the message.
     """
     facts = claims.get("redteam")
-    if not isinstance(facts, dict) or set(facts) != {"version", "port", *_TEXTS}:
+    if not isinstance(facts, dict) or set(facts) - _OPTIONAL != {"version", "port", *_TEXTS}:
         raise InvalidContext(
             "the token's claim 'redteam' does not hold exactly the facts of a redteam context"
         )
@@ -120,6 +157,8 @@ def from_claims(claims: Mapping[str, Any]) -> Context:
     not_before, expires_at = _time("nbf", claims.get("nbf")), _time("exp", claims.get("exp"))
     if expires_at <= not_before:
         raise InvalidContext("the token ends before it begins")
+    if expires_at - not_before > timedelta(seconds=MAX_LIFETIME_S):
+        raise InvalidContext(f"the token is valid for longer than {MAX_LIFETIME_S // 3600} hours")
     port = facts["port"]
     if type(port) is not int or not 0 < port <= _MAX_PORT:
         raise InvalidContext("the token's claim 'port' is not a port number")
@@ -129,6 +168,8 @@ def from_claims(claims: Mapping[str, Any]) -> Context:
         not_before=not_before,
         expires_at=expires_at,
         token_id=_text("jti", claims.get("jti")),
+        collector=_collector(facts["collector"]) if "collector" in facts else None,
+        faults=_faults(facts["faults"]) if "faults" in facts else (),
     )
 
 
@@ -137,6 +178,19 @@ def _text(name: str, value: object) -> str:
     if type(value) is not str or not 0 < len(value) <= _MAX_TEXT or not value.isprintable():
         raise InvalidContext(f"the token's claim {name!r} is not a plain text of 1 to {_MAX_TEXT} characters")
     return value
+
+
+def _collector(value: object) -> str:
+    if is_origin(_text("collector", value)):
+        return str(value)
+    raise InvalidContext("the token's claim 'collector' is not an origin like https://harness.example:8443")
+
+
+def _faults(value: object) -> tuple[ScriptedFault, ...]:
+    try:
+        return read_faults(value)
+    except ValueError as error:
+        raise InvalidContext(f"the token's claim 'faults' {error}") from None
 
 
 def _time(name: str, value: object) -> datetime:

@@ -6,140 +6,115 @@ for redteam never uses production; where no context is bound in it, there is no 
 
 from __future__ import annotations
 
-import base64
-import binascii
-import functools
 import json
-import re
+import logging
+import os
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from redteam_sdk.claims import Context, from_claims
+from redteam_sdk.claims import Context
 from redteam_sdk.errors import (
     ContextError,
     ExpiredContext,
-    ForbiddenHost,
     InvalidContext,
     NoContext,
     NotConfigured,
-    UntrustedContext,
-    UsageError,
 )
+from redteam_sdk.trust import Trust, read_trust
+from redteam_sdk.verify import ALGORITHM, check, verify
 
 if TYPE_CHECKING:
     import contextvars
-    from collections.abc import Iterator, Mapping
-
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from collections.abc import Iterator
+    from types import ModuleType
 
 __all__ = [
     "ALGORITHM",
+    "CONTEXT_VARIABLE",
     "HEADER",
+    "TRUST_VARIABLE",
     "Context",
     "Trust",
+    "admit",
+    "adopt",
     "arm",
+    "arm_from_env",
     "bind",
     "bound",
     "bound_in",
     "current",
     "current_or_none",
     "disarm",
+    "handover",
     "is_armed",
+    "own",
     "resolve",
+    "serialise",
     "verify",
 ]
 
 HEADER = "Redteam-Context"
-ALGORITHM = "EdDSA"
+TRUST_VARIABLE = "REDTEAM_TRUST"
+CONTEXT_VARIABLE = "REDTEAM_CONTEXT"
 
-_MAX_TOKEN = 8192
-_MAX_LEEWAY_S = 60.0
-# 86 characters are the 64 bytes of an Ed25519 signature.
-_SHAPE = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{86})", re.ASCII)
+# libpq takes these over what an address says, also over a fork's: PGHOSTADDR replaces the host outright.
+_BENDING = ("PGHOSTADDR", "PGSERVICE")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
-    """Whose tokens this process accepts. Nothing in it is secret.
-
-    Attributes:
-        issuer: who must have minted a token.
-        audience: this service's name, which a token must name.
-        keys: Ed25519 public keys (PEM) by key id; several while keys are rotated.
-        hosts: the fork servers that a token may point at, compared as exact text.
-        leeway_s: how many seconds the clocks may differ, at most 60.
-    """
-
-    issuer: str
-    audience: str
-    keys: Mapping[str, str]
-    hosts: frozenset[str]
-    leeway_s: float = 5.0
-
-    def __post_init__(self) -> None:
-        if not self.issuer or not self.audience:
-            raise UsageError("a trust needs an issuer and an audience; neither may be empty")
-        if not 0 <= self.leeway_s <= _MAX_LEEWAY_S:
-            raise UsageError(
-                f"a trust's leeway_s is {self.leeway_s}; it must lie between 0 and {_MAX_LEEWAY_S}"
-            )
-        if not self.keys:
-            raise UsageError("a trust needs at least one public key")
-        for kid, pem in self.keys.items():
-            if _public_key(pem) is None:
-                raise UsageError(f"key {kid!r} of the trust is not an Ed25519 public key in PEM form")
-
-    def to_json(self) -> dict[str, Any]:
-        """The trust as JSON-like data, read back by `from_json`."""
-        return {
-            "issuer": self.issuer,
-            "audience": self.audience,
-            "keys": dict(self.keys),
-            "hosts": sorted(self.hosts),
-            "leeway_s": self.leeway_s,
-        }
-
-    @classmethod
-    def from_json(cls, data: object) -> Trust:
-        """Read what `to_json` wrote.
-
-        Raises:
-            UsageError: a field is missing, unknown or of another type, or a key is not an Ed25519 public key.
-        """
-        if not isinstance(data, dict) or set(data) != {"issuer", "audience", "keys", "hosts", "leeway_s"}:
-            raise UsageError("a trust holds exactly issuer, audience, keys, hosts and leeway_s")
-        keys, hosts, leeway_s = data["keys"], data["hosts"], data["leeway_s"]
-        texts = [data["issuer"], data["audience"]]
-        if not isinstance(keys, dict) or not isinstance(hosts, list):
-            raise UsageError("a trust's keys are an object and its hosts a list")
-        if not all(isinstance(text, str) for text in (*texts, *keys, *keys.values(), *hosts)):
-            raise UsageError("a trust's issuer, audience, keys and hosts are texts")
-        if isinstance(leeway_s, bool) or not isinstance(leeway_s, int | float):
-            raise UsageError("a trust's leeway_s is a number of seconds")
-        return cls(
-            issuer=texts[0], audience=texts[1], keys=keys, hosts=frozenset(hosts), leeway_s=float(leeway_s)
-        )
-
+_log = logging.getLogger(__name__)
 
 _bound: ContextVar[Context | None] = ContextVar("redteam_context", default=None)
 _trust: Trust | None = None
+# The context of a process that belongs to one conversation as a whole; see `own`.
+_own: Context | None = None
+# Whether it was seen that the environment says nothing of redteam. Looked at once, at the first use.
+_plain = False
 
 
 def arm(trust: Trust) -> None:
     """Make this process accept tokens by this trust; from now on it never uses production.
 
-    Arming again replaces the trust, which is how keys are rotated.
+    From now on its Python code reaches forks and what the trust's `egress` lists, and nothing else.
+
+    Arming again replaces the trust, which is how keys are rotated; a context that is bound at that moment is
+    kept until its block or its time ends. The trust goes into the environment (`REDTEAM_TRUST`), so that a
+    child process which is not armed itself refuses production too. PGHOSTADDR and PGSERVICE are removed from
+    it: with them libpq would take a fork's address for production's.
+
+    Raises:
+        EnvironmentFault: the egress guard could not be installed. The process has no production all the same.
     """
-    global _trust
-    _trust = trust
+    global _trust, _plain
+    _trust, _plain = trust, False
+    os.environ[TRUST_VARIABLE] = json.dumps(trust.to_json())
+    for name in _BENDING:
+        os.environ.pop(name, None)
+    _egress().start(trust.egress)
+
+
+def arm_from_env() -> bool:
+    """Arm this process if `REDTEAM_TRUST` is set: to the path of a file with a trust in JSON, or to the JSON.
+
+    Call it once where the service starts. Production does not set the variable, and nothing happens.
+
+    Returns:
+        Whether the process is armed now.
+
+    Raises:
+        UsageError: the variable is set, and holds no trust that can be used. The service must not start.
+    """
+    if not _arm_from_env():
+        return False
+    _log.warning("this process is armed for redteam: it has no way to production, only to forks by token")
+    return True
 
 
 def disarm() -> None:
     """Undo `arm`. For tests: a process that served redteam traffic should end, not turn to production."""
-    global _trust
-    _trust = None
+    global _trust, _own, _plain
+    _trust, _own, _plain = None, None, False
+    os.environ.pop(TRUST_VARIABLE, None)
+    _egress().stop()
 
 
 def is_armed() -> bool:
@@ -147,23 +122,33 @@ def is_armed() -> bool:
     return _trust is not None
 
 
-def verify(token: object, trust: Trust) -> Context:
-    """Check a token entirely and return what it grants; any doubt raises.
+def admit(token: object) -> Context | ContextError:
+    """What a token that was presented to this process grants, or why it is refused. Binds nothing."""
+    if _trust is None:
+        return NotConfigured(
+            "a redteam token was presented to a process that is not armed; refuse the request"
+        )
+    outcome = check(token, _trust)
+    return outcome if isinstance(outcome, ContextError) else _clash(outcome) or outcome
+
+
+def own(token: object) -> Context:
+    """Give this whole process to one conversation: from now on its context is bound wherever none is.
+
+    Also in threads, executors and workers of code that knows nothing of contexts. For a process that serves
+    one conversation and then ends; another conversation's context is refused in it.
 
     Raises:
-        InvalidContext: it is no redteam token, or is of another algorithm, or a claim is missing or odd.
-        UntrustedContext: key, signature, issuer or audience are not those of the trust.
-        ExpiredContext: its time is over or has not begun.
-        ForbiddenHost: it points at a host that the trust does not list.
+        NotConfigured: this process is not armed.
+        ContextError: the token is refused, or the process belongs to another conversation.
     """
-    outcome = _verified(token, trust)
+    global _own
+    outcome = admit(token)
+    del token
     if isinstance(outcome, ContextError):
-        # Raised here, outside of any handler, so that no frame of the token's parsing hangs on the error.
         raise outcome
-    if outcome.host not in trust.hosts:
-        raise ForbiddenHost(
-            "the token points at a fork host that this process does not allow; add it to the trust's hosts"
-        )
+    _egress().admit_context(outcome)
+    _own = outcome
     return outcome
 
 
@@ -175,11 +160,11 @@ def bind(token: object) -> Iterator[Context]:
         NotConfigured: this process is not armed; the token is refused, never ignored.
         ContextError: see `verify`.
     """
-    if _trust is None:
-        raise NotConfigured(
-            "a redteam token was presented to a process that is not armed; refuse the request"
-        )
-    with bound(verify(token, _trust)) as context:
+    outcome = admit(token)
+    del token  # an error's frames hold no token
+    if isinstance(outcome, ContextError):
+        raise outcome
+    with bound(outcome) as context:
         yield context
 
 
@@ -195,11 +180,10 @@ def bound(context: Context) -> Iterator[Context]:
         raise NotConfigured(
             "a redteam context was to be bound in a process that is not armed; call arm() first"
         )
-    outer = _bound.get()
-    if outer is not None and outer.token_id != context.token_id:
-        raise InvalidContext(
-            f"conversation {outer.conversation!r} is bound here; it cannot become {context.conversation!r}"
-        )
+    clash = _clash(context)
+    if clash is not None:
+        raise clash
+    _egress().admit_context(context)
     reset = _bound.set(context)
     try:
         yield context
@@ -207,14 +191,73 @@ def bound(context: Context) -> Iterator[Context]:
         _bound.reset(reset)
 
 
+def serialise() -> str:
+    """The context that is bound here, as the token it came in: for another process, a queue, a job.
+
+    It is a secret, as good as the fork's password, until the token's time is over. `bind` is its reverse, in
+    a process that is armed with the same trust.
+
+    Raises:
+        NoContext: none is bound here.
+        InvalidContext: the bound context did not come from a token.
+    """
+    context = current()
+    if context.token is None:
+        raise InvalidContext("the context that is bound here was not made from a token; bind a token")
+    return context.token
+
+
+def handover() -> dict[str, str]:
+    """Environment variables that give a child process this context, once the child calls `adopt`.
+
+    In production it is empty. The token is in the child's environment until the child adopts it, and can be
+    read there by processes of the same user.
+
+    Raises:
+        NoContext: the process is armed, and no context is bound here.
+    """
+    if resolve() is None or _trust is None:
+        return {}
+    return {TRUST_VARIABLE: json.dumps(_trust.to_json()), CONTEXT_VARIABLE: serialise()}
+
+
+def adopt() -> Context | None:
+    """Take over what the parent handed over: arm this process, and bind the context from here on.
+
+    The token is taken out of the environment, so a grandchild is given it only by `handover` again. Where
+    nothing was handed over and nothing says redteam, as in production, nothing happens.
+
+    Returns:
+        The context, or None where no token was handed over.
+
+    Raises:
+        UsageError: the trust that was handed over cannot be used.
+        ContextError: the token is refused, or came without a trust.
+    """
+    token = os.environ.pop(CONTEXT_VARIABLE, None)
+    _arm_from_env()
+    if token is None:
+        return None
+    outcome = admit(token)
+    del token
+    if isinstance(outcome, ContextError):
+        _forbid_production()
+        raise outcome
+    _egress().admit_context(outcome)
+    _bound.set(outcome)
+    return outcome
+
+
 def current_or_none() -> Context | None:
     """The context that is bound here, or None. None alone does not mean production: see `resolve`."""
-    return _bound.get()
+    context = _bound.get()
+    return _own if context is None else context
 
 
 def bound_in(context: contextvars.Context) -> Context | None:
     """The redteam context that is bound in another task's contextvars, or None."""
-    return context.get(_bound)
+    found = context.get(_bound)
+    return _own if found is None else found
 
 
 def current() -> Context:
@@ -223,7 +266,7 @@ def current() -> Context:
     Raises:
         NoContext: there is none.
     """
-    context = _bound.get()
+    context = current_or_none()
     if context is None:
         raise NoContext(_NO_CONTEXT if _trust is not None else "no redteam context is bound here")
     return context
@@ -233,108 +276,69 @@ def resolve() -> Context | None:
     """Whose data the running code may use: a fork's context, or None for production.
 
     Raises:
-        NoContext: the process is armed, so production is out of reach, and no context is bound here.
+        NoContext: no context is bound here, and production is out of reach: the process is armed, or its
+            environment says that it should be.
         ExpiredContext: the bound context's time is over.
     """
     context = _bound.get()
     if context is None:
-        if _trust is None:
+        if _own is None:
+            if not _plain or _trust is not None:
+                _require_production()
             return None
-        raise NoContext(_NO_CONTEXT)
+        context = _own
     if context.expired(leeway_s=_trust.leeway_s if _trust is not None else 0.0):
         raise ExpiredContext(f"the context of conversation {context.conversation!r} has expired")
     return context
 
 
+def _egress() -> ModuleType:
+    from redteam_sdk.egress import guard  # here, so that production never loads it
+
+    return guard
+
+
+def _arm_from_env() -> bool:
+    value = os.environ.get(TRUST_VARIABLE)
+    if value:
+        arm(read_trust(value))
+    return is_armed()
+
+
+def _require_production() -> None:
+    """Where no context is bound it is production, unless anything at all speaks against it."""
+    global _plain
+    if _trust is not None:
+        raise NoContext(_NO_CONTEXT)
+    for name in (TRUST_VARIABLE, CONTEXT_VARIABLE):
+        if os.environ.get(name):
+            raise NoContext(
+                f"{name} is set, so this process belongs to redteam, and it is not armed: call"
+                " context.arm_from_env() where it starts, or context.adopt() in a child that was handed a"
+                " context. For production, unset it"
+            )
+    _plain = True
+
+
+def _forbid_production() -> None:
+    # A child whose token was refused, and that goes on regardless, must not find production instead.
+    global _plain
+    _plain = False
+    os.environ.setdefault(TRUST_VARIABLE, "refused")
+
+
+def _clash(context: Context) -> InvalidContext | None:
+    """The refusal of a context where another one is bound already."""
+    outer = current_or_none()
+    if outer is None or outer.token_id == context.token_id:
+        return None
+    return InvalidContext(
+        f"conversation {outer.conversation!r} is bound here; it cannot become {context.conversation!r}"
+    )
+
+
 _NO_CONTEXT = (
     "this process is armed for redteam, but no context is bound where a database or an external tool was"
     " asked for. Tasks and asyncio.to_thread keep the context; threading.Thread, run_in_executor and workers"
-    " started earlier lose it: run the function there by contextvars.copy_context().run"
+    " started earlier lose it: hand them redteam_sdk.carry(function) instead of the function"
 )
-
-
-@functools.lru_cache(maxsize=64)
-def _public_key(pem: str) -> Ed25519PublicKey | None:
-    # Imported here, as PyJWT is below: production that never sees a token loads no cryptography.
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-    try:
-        key = load_pem_public_key(pem.encode())
-    except (ValueError, UnsupportedAlgorithm):
-        return None
-    return key if isinstance(key, Ed25519PublicKey) else None
-
-
-def _verified(token: object, trust: Trust) -> Context | ContextError:
-    import jwt
-
-    key = _key_for(token, trust)
-    if isinstance(key, ContextError):
-        return key
-    assert isinstance(token, str)
-    try:
-        claims = jwt.decode(
-            token,
-            key,
-            algorithms=[ALGORITHM],
-            audience=trust.audience,
-            issuer=trust.issuer,
-            leeway=trust.leeway_s,
-            options={"require": ["iss", "aud", "nbf", "exp", "jti"], "strict_aud": True},
-        )
-        return from_claims(claims)
-    except jwt.ExpiredSignatureError:
-        return ExpiredContext("the token's time is over")
-    except jwt.ImmatureSignatureError:
-        return ExpiredContext("the token's time has not begun; compare the clocks of harness and service")
-    except jwt.InvalidSignatureError:
-        return UntrustedContext("the token's signature is not that of the key it names")
-    except jwt.InvalidIssuerError:
-        return UntrustedContext("the token was issued by somebody else than the trusted issuer")
-    except jwt.InvalidAudienceError:
-        return UntrustedContext("the token was minted for another audience than this service")
-    except jwt.MissingRequiredClaimError as error:
-        return InvalidContext(f"the token lacks the claim {error.claim!r}")
-    except InvalidContext as error:
-        return InvalidContext(str(error))
-    except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError, RecursionError):
-        # What PyJWT meets in a payload that is signed and still no set of claims.
-        return InvalidContext("the token's claims cannot be read")
-
-
-def _key_for(token: object, trust: Trust) -> Ed25519PublicKey | ContextError:
-    """The public key that the token's header names, once the token has exactly the shape that we mint."""
-    if not isinstance(token, str) or len(token) > _MAX_TOKEN or (parts := _SHAPE.fullmatch(token)) is None:
-        return InvalidContext("the token is not a signed redteam context")
-    # base64 lets the last character carry bits that decode to nothing: one token must have one spelling.
-    if not all(map(_is_canonical, parts.groups())):
-        return InvalidContext("the token is not a signed redteam context")
-    try:
-        header = json.loads(_decode(parts[1]))
-    except (ValueError, RecursionError):
-        return InvalidContext("the token's header cannot be read")
-    if not isinstance(header, dict) or not set(header) <= {"alg", "kid", "typ"}:
-        return InvalidContext("the token's header holds something else than alg, kid and typ")
-    if header.get("alg") != ALGORITHM or header.get("typ", "JWT") != "JWT":
-        return InvalidContext(f"the token is not a JWT of algorithm {ALGORITHM}")
-    kid = header.get("kid")
-    pem = trust.keys.get(kid) if isinstance(kid, str) else None
-    key = _public_key(pem) if pem is not None else None
-    if key is None:
-        return UntrustedContext(
-            "the token names no key that this process trusts; add its public key to the trust"
-        )
-    return key
-
-
-def _decode(segment: str) -> bytes:
-    return base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
-
-
-def _is_canonical(segment: str) -> bool:
-    try:
-        return base64.urlsafe_b64encode(_decode(segment)).rstrip(b"=").decode() == segment
-    except (binascii.Error, ValueError):
-        return False

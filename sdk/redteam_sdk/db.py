@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import asyncpg
 
 from redteam_sdk.context import resolve
-from redteam_sdk.errors import EnvironmentFault, NoContext, UsageError
+from redteam_sdk.errors import EnvironmentFault, UsageError
 from redteam_sdk.faults import record_fault
+from redteam_sdk.lifetimes import end, refuse_ended
+from redteam_sdk.pools import FORK_POOL_SIZE, Pools
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable
     from types import TracebackType
 
     from redteam_sdk.claims import Context
@@ -40,30 +41,9 @@ __all__ = [
     "transaction",
 ]
 
-# A fork's role admits 5 sessions. Three leave room for a second event loop's first one and for a replacement
-# that connects while the server still counts its predecessor.
-_FORK_POOL_SIZE = 3
 _FORK_WAIT_S = 30.0
-_CLOSE_WAIT_S = 2.0
 _CLEAN_WAIT_S = 2.0
-# More than any leeway of the clocks, so that no moment lies between "ended" and "expired".
-_ENDED_GRACE = timedelta(minutes=10)
-
-
-class _Fork(NamedTuple):
-    host: str
-    port: int
-    database: str
-    user: str
-
-
-class _Loop:
-    """The pools of one event loop. `guard` is held because the loop itself holds it only weakly."""
-
-    def __init__(self) -> None:
-        self.production: asyncpg.Pool | None = None
-        self.forks: dict[_Fork, asyncpg.Pool] = {}
-        self.guard: AsyncGenerator[None, None] | None = None
+_FULL_PAUSE_S = 0.1
 
 
 class _Production(NamedTuple):
@@ -72,13 +52,13 @@ class _Production(NamedTuple):
 
 
 _production = _Production(None, None)
-_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
-# Token ids of conversations that ended, until they expire anyhow: a late task must not open their fork again.
-_ended: dict[str, datetime] = {}
+_pools = Pools()
 
 
 def configure(dsn: str | None = None, *, pool: asyncpg.Pool | None = None) -> None:
-    """Say where production is, once, before its first use. Without it `DATABASE_URL` is read at that use.
+    """Say where production is, before its first use. Without it `DATABASE_URL` is read at that use, once.
+
+    Said again, it holds from then on: what is in use stays in use, and nothing new is taken from there.
 
     Args:
         dsn: production's address; pools are made for it, one for each event loop, as they are needed.
@@ -94,44 +74,58 @@ def configure(dsn: str | None = None, *, pool: asyncpg.Pool | None = None) -> No
 
 
 class Checkout:
-    """One connection for one `async with` block, taken when it is entered and given back at its end."""
+    """One connection for one `async with` block, taken when it is entered and given back at its end.
 
-    __slots__ = ("_connection", "_context", "_pool", "_quiet", "_timeout")
+    Which database it is of is decided when it is entered. Neither method is an `async def`: what production
+    awaits is its own pool's coroutine, with none of ours around it.
+    """
 
-    def __init__(self, timeout: float | None = None, *, quiet: bool = False) -> None:
+    __slots__ = ("_connection", "_context", "_pool", "_production", "_timeout")
+
+    def __init__(self, timeout: float | None = None) -> None:
         self._timeout = timeout
-        self._quiet = quiet
+        self._production: Any = None
         self._pool: asyncpg.Pool | None = None
-        self._context: Context | None = None
-        self._connection: asyncpg.Connection | None = None
 
-    async def __aenter__(self) -> asyncpg.Connection:
-        if self._pool is not None:
+    def __aenter__(self) -> Awaitable[asyncpg.Connection]:
+        if self._production is not None or self._pool is not None:
             raise UsageError("a checkout is for one `async with` block; call db.connection() for each")
         context = resolve()
-        if context is None:
-            self._pool = await _production_pool()
-            self._connection = await self._pool.acquire(timeout=self._timeout)
-            return self._connection
-        self._pool = await _fork_pool(context)
+        if context is not None:
+            return self._enter_fork(context)
+        pool = _production.pool or _pools.production_nowait(_production.dsn)
+        if pool is None:
+            return self._enter_first()
+        self._production = pool.acquire(timeout=self._timeout)
+        entering: Awaitable[asyncpg.Connection] = self._production.__aenter__()
+        return entering
+
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Awaitable[None]:
+        if self._production is not None:
+            leaving: Awaitable[None] = self._production.__aexit__(kind, error, trace)
+            return leaving
+        return self._leave_fork(cancelled=kind is not None and issubclass(kind, asyncio.CancelledError))
+
+    async def _enter_first(self) -> asyncpg.Connection:
+        pool = await _pools.production(_production_dsn())
+        self._production = pool.acquire(timeout=self._timeout)
+        return await self._production.__aenter__()
+
+    async def _enter_fork(self, context: Context) -> asyncpg.Connection:
+        self._pool = await _pools.fork(context)
         self._context = context
         try:
             self._connection = await _acquire(self._pool, context, self._timeout)
         except EnvironmentFault as error:
-            if not self._quiet:
-                record_fault(error)
+            record_fault(error)
             raise
         return self._connection
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def _leave_fork(self, *, cancelled: bool) -> None:
         assert self._pool is not None
-        if self._context is None:
-            await self._pool.release(self._connection)
-        else:
-            cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
-            await _put_back(self._pool, self._connection, self._context, cancelled=cancelled)
+        await _put_back(self._pool, self._connection, self._context, cancelled=cancelled)
 
 
 def connection(*, timeout: float | None = None) -> Checkout:
@@ -192,7 +186,7 @@ async def pool() -> asyncpg.Pool:
         NoContext: the process is armed, and no conversation is bound here or it is over.
     """
     context = resolve()
-    return await _production_pool() if context is None else await _fork_pool(context)
+    return await _production_pool() if context is None else await _pools.fork(context)
 
 
 def dsn() -> str:
@@ -204,7 +198,7 @@ def dsn() -> str:
     """
     context = resolve()
     if context is not None:
-        _refuse_ended(context)
+        refuse_ended(context)
         return context.dsn()
     if _production.pool is not None:
         raise UsageError(
@@ -214,89 +208,58 @@ def dsn() -> str:
 
 
 async def close_context(context: Context) -> None:
-    """End a conversation's use of its fork: its pools are closed in every loop, and later checkouts refused.
+    """End a conversation's use of its fork: what is open for it is closed everywhere, and it stays closed.
 
     Connections that are still in use after two seconds are cut. Safe to call again.
     """
-    now = datetime.now(UTC)
-    for token_id in [token_id for token_id, expires_at in _ended.items() if expires_at < now]:
-        del _ended[token_id]
-    _ended[context.token_id] = max(context.expires_at, now) + _ENDED_GRACE
-    fork = _fork_of(context)
-    for loop, state in list(_loops.items()):
-        stale = state.forks.pop(fork, None)
-        if stale is not None:
-            await _close_in(loop, stale)
+    await end(context)
 
 
 async def close() -> None:
     """Close the pools of the running event loop, production's and forks', except one given to `configure`."""
-    state = _loops.pop(asyncio.get_running_loop(), None)
-    if state is not None and state.guard is not None:
-        await state.guard.aclose()
-
-
-def _fork_of(context: Context) -> _Fork:
-    return _Fork(context.host, context.port, context.database, context.user)
-
-
-def _refuse_ended(context: Context) -> None:
-    if context.token_id in _ended:
-        raise NoContext(f"conversation {context.conversation!r} is over; its fork takes no more work")
+    await _pools.close_loop()
 
 
 def _production_dsn() -> str:
-    address = _production.dsn if _production.dsn is not None else os.environ.get("DATABASE_URL")
-    if not address:
-        raise UsageError(
-            "production's database is unknown: call db.configure(dsn or pool), or set DATABASE_URL"
-        )
-    return address
+    global _production
+    if _production.dsn is None:
+        address = os.environ.get("DATABASE_URL")
+        if not address:
+            raise UsageError(
+                "production's database is unknown: call db.configure(dsn or pool), or set DATABASE_URL"
+            )
+        # Kept: production is one place for the whole life of the process, in every loop of it.
+        _production = _Production(address, None)
+    assert _production.dsn is not None
+    return _production.dsn
 
 
 async def _production_pool() -> asyncpg.Pool:
     if _production.pool is not None:
         return _production.pool
-    state = _loops.get(asyncio.get_running_loop())
-    if state is None:
-        state = await _open_loop()
-    if state.production is None or state.production.is_closing():
-        state.production = await asyncpg.create_pool(_production_dsn(), min_size=0)
-    return state.production
-
-
-async def _fork_pool(context: Context) -> asyncpg.Pool:
-    _refuse_ended(context)
-    state = _loops.get(asyncio.get_running_loop()) or await _open_loop()
-    fork = _fork_of(context)
-    found = state.forks.get(fork)
-    if found is None or found.is_closing():
-        # With min_size=0 no connection is made here, so nothing is waited for and no task comes between.
-        found = await asyncpg.create_pool(
-            host=context.host,
-            port=context.port,
-            database=context.database,
-            user=context.user,
-            password=context.password,
-            min_size=0,
-            max_size=_FORK_POOL_SIZE,
-            target_session_attrs="any",  # else PGTARGETSESSIONATTRS, which is about production, decides
-        )
-        state.forks[fork] = found
-    return found
+    return await _pools.production(_production_dsn())
 
 
 async def _acquire(pool: asyncpg.Pool, context: Context, timeout: float | None) -> asyncpg.Connection:
     wait_s = _FORK_WAIT_S if timeout is None else timeout
-    try:
-        return await pool.acquire(timeout=wait_s)
-    except TimeoutError:
-        reason = f"none of its {_FORK_POOL_SIZE} connections came free in {wait_s:g} s; look for a leaked one"
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        reason = f"{type(error).__name__}: {error}"
-    _refuse_ended(context)
-    # Outside of the handlers: asyncpg's frames hold the secret in their variables.
-    raise EnvironmentFault(f"fork {context.database!r} gave no connection: {reason}")
+    give_up = time.monotonic() + wait_s
+    while True:
+        try:
+            return await pool.acquire(timeout=max(0.0, give_up - time.monotonic()))
+        except TimeoutError:
+            reason = (
+                f"none of its {FORK_POOL_SIZE} connections came free in {wait_s:g} s; look for a leaked one"
+            )
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            # All sessions of the role are taken, perhaps by other loops and processes: one will come free.
+            if isinstance(error, asyncpg.TooManyConnectionsError) and time.monotonic() < give_up:
+                reason = ""
+        refuse_ended(context)
+        if reason:
+            # Outside of the handlers: asyncpg's frames hold the secret in their variables.
+            raise EnvironmentFault(f"fork {context.database!r} gave no connection: {reason}")
+        await asyncio.sleep(_FULL_PAUSE_S)
 
 
 async def _put_back(
@@ -311,44 +274,3 @@ async def _put_back(
     else:
         return
     raise EnvironmentFault(f"fork {context.database!r} did not take a connection back in {_FORK_WAIT_S:g} s")
-
-
-async def _open_loop() -> _Loop:
-    """Start to keep pools for the running loop, and have them closed when `asyncio.run` ends it."""
-    for loop in [loop for loop in _loops if loop.is_closed()]:
-        del _loops[loop]
-    state = _loops[asyncio.get_running_loop()] = _Loop()
-    state.guard = _guard(state)
-    await anext(state.guard)
-    return state
-
-
-async def _guard(state: _Loop) -> AsyncGenerator[None, None]:
-    # asyncio closes the asynchronous generators that a loop has begun before it closes the loop: the one
-    # public place to close pools that belong to it.
-    try:
-        yield
-    finally:
-        mine = [*state.forks.values(), *([state.production] if state.production is not None else [])]
-        state.forks, state.production = {}, None
-        for item in mine:
-            await _close_pool(item)
-
-
-async def _close_in(loop: asyncio.AbstractEventLoop, pool: asyncpg.Pool) -> None:
-    if loop is asyncio.get_running_loop():
-        await _close_pool(pool)
-    elif loop.is_running():
-        closing = _close_pool(pool)
-        try:
-            done = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(closing, loop))
-            await asyncio.wait_for(done, 2 * _CLOSE_WAIT_S)
-        except (TimeoutError, RuntimeError):
-            closing.close()  # that loop hangs or has just ended; dropping the fork ends its sessions
-
-
-async def _close_pool(pool: asyncpg.Pool) -> None:
-    try:
-        await asyncio.wait_for(pool.close(), _CLOSE_WAIT_S)
-    except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        pool.terminate()

@@ -3,7 +3,7 @@
     RedteamError
     ├── UsageError            the caller can fix it; the CLI exits with 2
     ├── EnvironmentFault      Postgres, a process, the network or a model failed us; the CLI exits with 3
-    │   └── UnmockedExternalCall
+    │   └── UnmockedExternalCall  EgressRefused
     ├── ContextError          a redteam context was refused; never a reason to use production instead
     │   ├── InvalidContext  ExpiredContext  UntrustedContext  ForbiddenHost  NotConfigured
     │   └── NoContext
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 __all__ = [
     "ContextError",
+    "EgressRefused",
     "EnvironmentFault",
     "ExpiredContext",
     "ForbiddenHost",
@@ -52,6 +53,29 @@ class EnvironmentFault(RedteamError):
 
 class UnmockedExternalCall(EnvironmentFault):
     """An external tool without a mock was called in redteam; the call was not made."""
+
+
+class EgressRefused(EnvironmentFault):
+    """Code of an armed process tried to reach past its fork; nothing was sent, and no name was asked for.
+
+    It is no OSError: clients take those for trouble of the network, try again, or go on without.
+
+    Attributes:
+        host: the name, the address or the path of the Unix socket that was to be reached.
+        port: its port, where there is one.
+    """
+
+    def __init__(self, host: str, port: int | None, *, look_up: bool = False) -> None:
+        shown = f"[{host}]" if ":" in host else host
+        self.host = host
+        self.port = port
+        where = shown if port is None else f"{shown}:{port}"
+        what = f"a look-up of {where}" if look_up else f"a connection to {where}"
+        super().__init__(
+            f"{what} was refused: in redteam, code reaches its fork and what is allowed, nothing else. Mark"
+            f" what makes the call with @external(mock=...), or allow {where!r}: in suite.yaml by `egress`"
+            " under `agent`, in a deployed service by `egress` of its trust"
+        )
 
 
 class ContextError(RedteamError):

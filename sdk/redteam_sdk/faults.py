@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Literal
 import asyncpg
 
 from redteam_sdk import record
-from redteam_sdk.errors import ContextError, EnvironmentFault, UnmockedExternalCall
+from redteam_sdk.errors import ContextError, EgressRefused, EnvironmentFault, UnmockedExternalCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["Cause", "cause_of", "describe", "message_of", "record_fault"]
 
-Cause = Literal["unmocked", "context", "environment"]
+Cause = Literal["unmocked", "egress", "context", "environment"]
 
 _RECORDED = "__redteam_recorded__"
 # The server went away or has no room. No statement of an agent can cause these on its own fork's session,
@@ -30,6 +30,8 @@ _ENVIRONMENT = (
     asyncpg.PostgresIOError,
     asyncpg.InternalServerError,
 )
+# The same by SQLSTATE, for the errors of other drivers.
+_ENVIRONMENT_CLASSES = ("08", "53", "57P", "58", "XX")
 
 
 def cause_of(error: BaseException) -> Cause | None:
@@ -37,12 +39,21 @@ def cause_of(error: BaseException) -> Cause | None:
     for link in _chain(error):
         if isinstance(link, UnmockedExternalCall):
             return "unmocked"
+        if isinstance(link, EgressRefused):
+            return "egress"
         if isinstance(link, ContextError):
             return "context"
         # A statement's timeout or cancellation is asked for by the one who runs it.
         if isinstance(link, _ENVIRONMENT) and not isinstance(link, asyncpg.QueryCanceledError):
             return "environment"
+        if _sqlstate(link).startswith(_ENVIRONMENT_CLASSES):
+            return "environment"
     return None
+
+
+def _sqlstate(error: BaseException) -> str:
+    code = getattr(error, "sqlstate", None)  # asyncpg, psycopg, and SQLAlchemy's adapters of them
+    return code if isinstance(code, str) else ""
 
 
 def describe(error: BaseException) -> str:

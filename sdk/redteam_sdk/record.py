@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Recorder", "calling", "emit", "is_recording", "next_call", "recording"]
+__all__ = [
+    "Recorder",
+    "Recording",
+    "calling",
+    "current",
+    "emit",
+    "is_recording",
+    "next_call",
+    "recording",
+    "resumed",
+]
 
 
 class Recorder(Protocol):
@@ -24,25 +34,60 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Recording:
+class Recording:
+    """Where events go, and how the calls among them are named and numbered."""
+
     recorder: Recorder
     calls: Iterator[int]
+    name: str = "call"
 
 
-_recording: ContextVar[_Recording | None] = ContextVar("redteam_recording", default=None)
+_recording: ContextVar[Recording | None] = ContextVar("redteam_recording", default=None)
+# Where the events of code go that has lost its contextvars, in a process of one conversation; else None.
+_everywhere: Recording | None = None
 _given: ContextVar[list[str] | None] = ContextVar("redteam_call", default=None)
 
 
 @contextmanager
-def recording(recorder: Recorder, *, calls: Iterator[int] | None = None) -> Iterator[None]:
+def recording(
+    recorder: Recorder,
+    *,
+    calls: Iterator[int] | None = None,
+    name: str = "call",
+    everywhere: bool = False,
+) -> Iterator[None]:
     """Send the events of the block, and of the tasks it starts, to a recorder.
 
     Args:
         recorder: where events go.
         calls: numbers for the block's tool calls; pass one counter to all recordings of a conversation, so
             that no two of its calls share a number.
+        name: stands before the number in a call's id; where several processes serve one conversation, each
+            recording needs its own.
+        everywhere: also, until the next such recording, the events of threads and tasks that were started
+            without the block's contextvars: for a process that belongs to one conversation.
     """
-    reset = _recording.set(_Recording(recorder, calls if calls is not None else itertools.count(1)))
+    global _everywhere
+    found = Recording(recorder, calls if calls is not None else itertools.count(1), name)
+    if everywhere:
+        _everywhere = found
+    reset = _recording.set(found)
+    try:
+        yield
+    finally:
+        _recording.reset(reset)
+
+
+def current() -> Recording | None:
+    """What the events of the running code go to, to be taken up elsewhere by `resumed`; or None."""
+    found = _recording.get()
+    return _everywhere if found is None else found
+
+
+@contextmanager
+def resumed(found: Recording) -> Iterator[None]:
+    """Send the events of the block to where those of another task or thread go."""
+    reset = _recording.set(found)
     try:
         yield
     finally:
@@ -51,7 +96,7 @@ def recording(recorder: Recorder, *, calls: Iterator[int] | None = None) -> Iter
 
 def is_recording() -> bool:
     """Whether events of the running code go anywhere."""
-    return _recording.get() is not None
+    return current() is not None
 
 
 @contextmanager
@@ -69,13 +114,13 @@ def next_call() -> str:
     given = _given.get()
     if given:
         return given.pop()
-    state = _recording.get()
-    return f"call-{next(state.calls)}" if state is not None else "call-0"
+    state = current()
+    return f"{state.name}-{next(state.calls)}" if state is not None else "call-0"
 
 
 def emit(kind: str, **facts: Any) -> None:
     """Record one event. The facts are JSON-like and hold no secret. Without a recorder nothing happens."""
-    state = _recording.get()
+    state = current()
     if state is not None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         state.recorder.emit({"kind": kind, "at": at, **facts})

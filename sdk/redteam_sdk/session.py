@@ -1,11 +1,13 @@
-"""What the agent under test is given beside a user's line: the lines before, and room for its own notes."""
+"""What the agent under test is given beside a user's line, and how it says that another agent takes over."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Message", "Session"]
+from redteam_sdk import record
+
+__all__ = ["Message", "Session", "handoff"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +31,13 @@ class Session:
     id: str
     history: list[Message] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=dict)
+
+
+def handoff(to: str, *, by: str | None = None) -> None:
+    """Record that another agent has the conversation from here on; in production nothing happens.
+
+    Args:
+        to: the name of the agent that takes over.
+        by: the name of the one that hands over, where it is known.
+    """
+    record.emit("swap", **{"from": by, "to": to})

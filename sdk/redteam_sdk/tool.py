@@ -10,12 +10,8 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-import asyncpg
-
 from redteam_sdk import record
-from redteam_sdk.context import current_or_none
-from redteam_sdk.db import Checkout
-from redteam_sdk.errors import ContextError, EnvironmentFault
+from redteam_sdk.bookkeeping import next_xid, next_xid_async
 from redteam_sdk.faults import message_of, record_fault
 from redteam_sdk.schema import InvalidArguments, convert_arguments, schema
 from redteam_sdk.values import to_json
@@ -38,16 +34,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MARK = "__redteam_tool__"
-# The bookkeeping waits this long for a connection when the tools hold them all, and then records no number.
-_XID_WAIT_S = 0.5
-_XID = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
 
 
 def tool(fn: Callable[P, R]) -> Callable[P, R]:
     """Mark a function, `async def` or `def`, as a tool of the agent. Its type and behaviour stay as they are.
 
     While a conversation is recorded each call is a `tool_call` and a `tool_result` or `tool_error` event. On
-    a fork the events of an `async def` carry the server's next transaction id, before and after.
+    a fork the events carry the server's next transaction id, before and after.
 
     Raises:
         TypeError: it is no plain function: a class, a generator, a staticmethod object, ...
@@ -71,13 +64,14 @@ def tool(fn: Callable[P, R]) -> Callable[P, R]:
             if not record.is_recording():
                 return fn(*args, **kwargs)
             facts = {"call": record.next_call(), "name": fn.__name__}
-            record.emit("tool_call", **facts, arguments=named_arguments(fn, args, kwargs), xid=None)
+            shown = named_arguments(fn, args, kwargs)
+            record.emit("tool_call", **facts, arguments=shown, xid=next_xid())
             try:
                 value = fn(*args, **kwargs)
             except BaseException as error:
-                record.emit("tool_error", **facts, **_error_facts(error), xid=None)
+                record.emit("tool_error", **facts, **_error_facts(error), xid=next_xid())
                 raise
-            record.emit("tool_result", **facts, value=to_json(value, strict=False), xid=None)
+            record.emit("tool_result", **facts, value=to_json(value, strict=False), xid=next_xid())
             return value
 
         wrapper = cast("Callable[P, R]", call_sync)
@@ -171,28 +165,9 @@ async def _recorded(name: str, call: str, shown: dict[str, Any], run: Callable[[
 async def _emit(kind: str, facts: dict[str, Any]) -> None:
     xid = None
     try:
-        xid = await _next_xid()
+        xid = await next_xid_async()
     finally:
         record.emit(kind, **facts, xid=xid)
-
-
-async def _next_xid() -> int | None:
-    """The transaction id that the fork's server gives out next, or None where it cannot be had quickly."""
-    if current_or_none() is None:
-        return None
-    try:
-        async with Checkout(_XID_WAIT_S, quiet=True) as conn:
-            number: int = await conn.fetchval(_XID)
-            return number
-    except (
-        EnvironmentFault,
-        ContextError,
-        asyncpg.PostgresError,
-        asyncpg.InterfaceError,
-        OSError,
-        TimeoutError,
-    ):
-        return None  # the tool itself will meet, and report, whatever is wrong
 
 
 def _error_facts(error: BaseException) -> dict[str, Any]:

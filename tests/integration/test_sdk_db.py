@@ -3,84 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 import threading
 import traceback
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+import warnings
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 import asyncpg
 import pytest
+from support.conversations import MINTER, conversation, no_session_left, recorded, sessions
 from support.databases import connected
-from support.sdk import Minter, armed, context_for, fork
+from support.sdk import armed, context_for, fork, production, unconfigured
 
-from redteam_sdk import db, tool
+from redteam_sdk import db, lifetimes
 from redteam_sdk.context import bind, bound
 from redteam_sdk.errors import EnvironmentFault, NoContext, UsageError
-from redteam_sdk.record import recording
+from redteam_sdk.lifetimes import fork_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
     from redteam_forker.servers import Server
     from redteam_sdk.context import Context
-
-MINTER = Minter()
-
-
-@contextmanager
-def unconfigured() -> Iterator[None]:
-    """Production's settings as they were before any test."""
-    before = db._production
-    db._production = type(before)(None, None)
-    try:
-        yield
-    finally:
-        db._production = before
-
-
-@asynccontextmanager
-async def production(server: Server) -> AsyncIterator[Context]:
-    """A database that plays production, which `db` is configured to use."""
-    async with fork(server) as place:
-        with unconfigured():
-            db.configure(place.dsn())
-            try:
-                yield place
-            finally:
-                await db.close()
-
-
-@asynccontextmanager
-async def conversation(server: Server, name: str = "c001", sql: str = "") -> AsyncIterator[Context]:
-    """A fork whose context is bound in this process for the block."""
-    async with fork(server, name, sql) as context:
-        with armed(MINTER, context.host), bind(MINTER.mint(context)):
-            try:
-                yield context
-            finally:
-                await db.close_context(context)
-
-
-async def sessions(server: Server, context: Context) -> int:
-    """How many sessions the fork's role has, by the server's own count."""
-    async with connected(server) as admin:
-        count: int = await admin.fetchval(
-            "SELECT count(*) FROM pg_stat_activity WHERE usename = $1", context.user
-        )
-        return count
-
-
-async def no_session_left(server: Server, context: Context) -> None:
-    """Wait, within a bound, until the server has seen the fork's sessions end."""
-    async with connected(server) as admin:
-        with anyio.fail_after(10):
-            while await admin.fetchval(
-                "SELECT count(*) FROM pg_stat_activity WHERE usename = $1", context.user
-            ):
-                await admin.execute("SELECT pg_sleep(0.01)")
 
 
 async def sleeping(server: Server, context: Context) -> None:
@@ -132,6 +81,97 @@ async def test_given_pool_is_used_and_stays_its_owners(server: Server) -> None:
             assert not pool.is_closing()
 
 
+async def test_production_is_one_place_for_the_life_of_the_process(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with fork(server) as place, fork(server) as other:
+        with unconfigured():
+            monkeypatch.setenv("DATABASE_URL", place.dsn())
+            assert await db.fetchval("SELECT current_database()") == place.database
+            monkeypatch.setenv("DATABASE_URL", other.dsn())
+            # Nor does another loop, begun later in a thread, read it anew.
+            use = lambda: asyncio.run(db.fetchval("SELECT current_database()"))  # noqa: E731
+            assert await asyncio.to_thread(use) == place.database
+            assert db.dsn() == place.dsn()
+            await db.close()
+
+
+async def test_configured_anew_holds_from_then_on_and_cuts_nothing_that_is_in_use(server: Server) -> None:
+    async with fork(server) as place, fork(server) as other:
+        with unconfigured():
+            db.configure(place.dsn())
+            async with db.connection() as conn:
+                db.configure(other.dsn())
+                assert await db.fetchval("SELECT current_database()") == other.database
+                assert await conn.fetchval("SELECT current_database()") == place.database
+            db.configure(other.dsn())  # the same again changes nothing
+            assert await db.fetchval("SELECT current_database()") == other.database
+            await db.close()
+        for context in (place, other):
+            await no_session_left(server, context)
+
+
+async def test_child_process_makes_connections_of_its_own(server: Server) -> None:
+    async with production(server) as place:
+        assert await db.fetchval("SELECT current_database()") == place.database
+        async with db.connection() as conn:
+            pid = await conn.fetchval("SELECT pg_backend_pid()")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # from 3.12 on: there are threads, none of which matters here
+                child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    seen = asyncio.run(db.fetchrow("SELECT current_database() AS d, pg_backend_pid() AS p"))
+                    status = 0 if seen is not None and seen["d"] == place.database and seen["p"] != pid else 2
+                finally:
+                    os._exit(status)
+            assert await asyncio.to_thread(os.waitpid, child, 0) == (child, 0)
+            assert await conn.fetchval("SELECT pg_backend_pid()") == pid  # the child touched nothing of ours
+
+
+async def test_fork_whose_sessions_are_all_taken_is_waited_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with conversation(server) as context:
+        taken = [await asyncpg.connect(context.dsn()) for _ in range(5)]
+        asked, again = itertools.count(1), anyio.Event()
+        acquire = asyncpg.Pool.acquire
+
+        def watched(self: asyncpg.Pool, **options: Any) -> Any:
+            if next(asked) == 2:
+                again.set()
+            return acquire(self, **options)
+
+        monkeypatch.setattr(asyncpg.Pool, "acquire", watched)
+
+        async def free_one() -> None:
+            await again.wait()
+            await taken.pop().close()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(free_one)
+            assert await db.fetchval("SELECT current_database()") == context.database
+        async with db.connection():
+            with pytest.raises(EnvironmentFault, match="gave no connection"):
+                async with db.connection(timeout=0.3):
+                    pytest.fail("a sixth session was given")
+        for connection in taken:
+            await connection.close()
+
+
+async def test_what_was_held_for_a_fork_is_let_go_once_its_token_is_long_over(server: Server) -> None:
+    async with fork(server) as old, fork(server) as new:
+        with armed(MINTER, server.facts.host):
+            with bound(old):
+                assert await db.fetchval("SELECT 1") == 1
+            lifetimes._until[fork_of(old)] = datetime.now(UTC) - timedelta(hours=1)
+            with bound(new):
+                assert await db.fetchval("SELECT 1") == 1
+            await no_session_left(server, old)
+            await db.close_context(new)
+
+
 def test_configure_takes_one_of_the_two() -> None:
     with pytest.raises(UsageError):
         db.configure()
@@ -158,6 +198,7 @@ async def test_environment_of_production_does_not_bend_the_way_to_a_fork(
         "PGPASSWORD": "x",
         "PGDATABASE": "production",
         "PGTARGETSESSIONATTRS": "standby",
+        "PGSSLMODE": "verify-full",
         "PGSERVICE": "production",
         "DATABASE_URL": "postgresql://root:x@production.invalid/production",
     }
@@ -233,16 +274,10 @@ async def test_cancelled_task_leaves_no_dirty_connection(server: Server) -> None
 
 async def test_leaked_connections_make_a_clear_fault_that_the_agent_cannot_swallow(server: Server) -> None:
     async with conversation(server) as context:
-        events: list[dict[str, Any]] = []
-
-        class Recorder:
-            def emit(self, event: dict[str, Any]) -> None:
-                events.append(event)
-
         pool = await db.pool()
         leaked = [await pool.acquire() for _ in range(3)]
         with (
-            recording(Recorder()),
+            recorded() as events,
             pytest.raises(EnvironmentFault, match="none of its 3 connections came free"),
         ):
             async with db.connection(timeout=0.05):
@@ -252,53 +287,6 @@ async def test_leaked_connections_make_a_clear_fault_that_the_agent_cannot_swall
         with anyio.fail_after(10):
             await db.close_context(context)  # cuts what is not given back
         await no_session_left(server, context)
-
-
-async def test_bookkeeping_of_a_tool_records_null_and_never_hangs_when_connections_are_leaked(
-    server: Server,
-) -> None:
-    async with conversation(server):
-        events: list[dict[str, Any]] = []
-
-        class Recorder:
-            def emit(self, event: dict[str, Any]) -> None:
-                events.append(event)
-
-        @tool
-        async def leak() -> int:
-            pool = await db.pool()
-            return len([await pool.acquire() for _ in range(3)])
-
-        with recording(Recorder()), anyio.fail_after(10):
-            assert await leak() == 3
-        assert [event["kind"] for event in events] == ["tool_call", "tool_result"]
-        assert isinstance(events[0]["xid"], int)
-        assert events[1]["xid"] is None
-
-
-async def test_transaction_ids_bracket_what_a_tool_wrote(server: Server) -> None:
-    async with conversation(server, sql="CREATE TABLE t (n int)"):
-        events: list[dict[str, Any]] = []
-
-        class Recorder:
-            def emit(self, event: dict[str, Any]) -> None:
-                events.append(event)
-
-        @tool
-        async def write(n: int) -> None:
-            await db.execute("INSERT INTO t VALUES ($1)", n)
-
-        with recording(Recorder()):
-            await write(1)
-            await write(2)
-        brackets = [
-            range(call["xid"], result["xid"]) for call, result in zip(events[::2], events[1::2], strict=True)
-        ]
-        rows = await db.fetch("SELECT n, xmin::text::bigint AS xid FROM t ORDER BY n")
-        assert [[row["xid"] in bracket for bracket in brackets] for row in rows] == [
-            [True, False],
-            [False, True],
-        ]
 
 
 async def test_end_of_a_conversation_closes_its_sessions_and_refuses_late_tasks(server: Server) -> None:

@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import hmac
 import json
-import pickle
 import traceback
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -215,7 +214,7 @@ def test_fork_host_off_the_allow_list_is_refused() -> None:
 
 def test_clocks_may_differ_by_the_leeway_and_no_more() -> None:
     now = datetime.now(UTC).replace(microsecond=0)
-    late = MINTER.mint(context_for(host="/run/forks", not_before=now - timedelta(60), expires_at=now))
+    late = MINTER.mint(context_for(host="/run/forks", not_before=now - timedelta(hours=1), expires_at=now))
     assert verify(late, dataclasses.replace(TRUST, leeway_s=60.0)).expires_at == now
     with pytest.raises(ExpiredContext):
         verify(late, dataclasses.replace(TRUST, leeway_s=0.0))
@@ -266,7 +265,6 @@ def test_dsn_quotes_what_has_a_meaning_in_an_address() -> None:
 def test_secret_is_in_no_repr_and_no_error() -> None:
     assert GIVEN.password not in repr(GIVEN)
     assert GIVEN.password not in str(GIVEN)
-    assert pickle.loads(pickle.dumps(GIVEN)) == GIVEN  # noqa: S301 - our own bytes
     payload = TOKEN.split(".")[1]
     broken = [
         MINTER.mint(GIVEN, aud="billing"),
@@ -342,7 +340,7 @@ def test_process_that_is_not_armed_and_has_no_token_is_production() -> None:
 def test_armed_process_without_a_context_has_no_database() -> None:
     with armed(MINTER, "/run/forks"):
         assert current_or_none() is None
-        with pytest.raises(NoContext, match=r"contextvars\.copy_context"):
+        with pytest.raises(NoContext, match=r"redteam_sdk\.carry"):
             resolve()
         with pytest.raises(NoContext):
             current()

@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 import redteam_sdk
 
 _PROBE = """
@@ -31,7 +33,8 @@ def test_everything_in_the_sdk_imports_asyncpg_pyjwt_cryptography_and_the_standa
     code = """
 import json, pkgutil, sys, importlib, redteam_sdk
 for module in pkgutil.walk_packages(redteam_sdk.__path__, "redteam_sdk."):
-    importlib.import_module(module.name)
+    if not module.name.startswith("redteam_sdk.contrib."):
+        importlib.import_module(module.name)
 import jwt.algorithms, cryptography.hazmat.primitives.serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
@@ -42,6 +45,21 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
     distributions = {owner.lower() for name in found for owner in owners.get(name, [])}
     # cffi is how cryptography calls OpenSSL; setuptools hooks into every start of an old virtual environment.
     assert distributions - {"cffi", "setuptools"} <= {"redteam-sdk", "asyncpg", "pyjwt", "cryptography"}
+
+
+@pytest.mark.parametrize("name", ["sqlalchemy", "psycopg", "django.base"])
+def test_contrib_says_which_package_it_lacks(name: str) -> None:
+    code = f"""
+import sys
+for package in ("sqlalchemy", "psycopg", "psycopg_pool", "django"):
+    sys.modules[package] = None
+import redteam_sdk.contrib
+try:
+    import redteam_sdk.contrib.{name}
+except ImportError as error:
+    print(error)
+"""
+    assert name.partition(".")[0] in run(code)
 
 
 def test_importing_the_sdk_reads_no_environment_and_opens_no_socket() -> None:
@@ -56,4 +74,6 @@ def test_production_that_never_sees_a_token_loads_no_cryptography() -> None:
 def test_public_names_are_exactly_the_listed_ones() -> None:
     assert redteam_sdk.__all__ == sorted(redteam_sdk.__all__)
     assert all(hasattr(redteam_sdk, name) for name in redteam_sdk.__all__)
-    assert {"db", "external", "tool", "context", "Session", "__version__"} <= set(redteam_sdk.__all__)
+    assert {"carry", "db", "external", "tool", "context", "Session", "__version__"} <= set(
+        redteam_sdk.__all__
+    )

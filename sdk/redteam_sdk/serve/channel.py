@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+
+from redteam_sdk.redact import STRUCK, spellings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +52,7 @@ class Channel:
         line = json.dumps(message, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         with self._lock:
             for secret in self._secrets:
-                line = line.replace(secret, "[secret]")
+                line = line.replace(secret, STRUCK)
             try:
                 # Half a character pair cannot be UTF-8; it only ever stands in somebody's error message.
                 self._socket.sendall(line.encode(errors="replace") + b"\n")
@@ -61,12 +63,12 @@ class Channel:
         """Strike this text out of everything that is sent from now on, also in its JSON and URL spellings."""
         if len(secret) >= _MIN_SECRET:
             with self._lock:
-                self._secrets |= _spellings(secret)
+                self._secrets |= spellings(secret)
 
     def unhide(self, secret: str) -> None:
         """Stop to look for a text, once what it opened is gone."""
         with self._lock:
-            self._secrets -= _spellings(secret)
+            self._secrets -= spellings(secret)
 
     def _let_go(self) -> None:
         # socket.close would wait for the reader's file object, whose thread does not exist in the child.
@@ -85,16 +87,20 @@ class Channel:
             leave(2)
         except OSError:
             pass  # a socket that breaks has ended
-        leave(0)
+        leave(0, group=True)
 
 
-def _spellings(secret: str) -> frozenset[str]:
-    return frozenset({secret, json.dumps(secret, ensure_ascii=False)[1:-1], quote(secret, safe="")})
+def leave(status: int, *, group: bool = False) -> None:
+    """End the process now: no handlers, no waiting for threads of the agent that may hang.
 
-
-def leave(status: int) -> None:
-    """End the process now: no handlers, no waiting for threads of the agent that may hang."""
+    Args:
+        status: the exit status.
+        group: also end what the agent started, where the process leads a group of its own, as the harness
+            starts it. It is then ended by SIGKILL itself.
+    """
     for stream in (sys.__stdout__, sys.__stderr__):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()  # type: ignore[union-attr]
+    if group and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os._exit(status)

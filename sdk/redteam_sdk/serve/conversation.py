@@ -51,7 +51,7 @@ class Conversation:
         threads: the names of threads that run its plain functions.
     """
 
-    def __init__(self, context: Context, channel: Channel) -> None:
+    def __init__(self, context: Context, channel: Channel, *, whole_process: bool = False) -> None:
         self.context = context
         self.session = Session(id=context.conversation)
         self.turning = False
@@ -59,12 +59,13 @@ class Conversation:
         self.threads: dict[threading.Thread, str] = {}
         self._calls = itertools.count(1)
         self._channel = channel
+        self._whole_process = whole_process
 
     @contextmanager
     def at_turn(self, turn: int) -> Iterator[None]:
         """Run the block, and the tasks it starts, on this conversation's fork, recorded under a turn."""
         recorder = _TurnRecorder(self, turn, self._channel)
-        with bound(self.context), recording(recorder, calls=self._calls):
+        with bound(self.context), recording(recorder, calls=self._calls, everywhere=self._whole_process):
             yield
 
     async def in_thread(self, run: Callable[[], Any], name: str) -> Any:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-__all__ = ["Loaded", "load"]
+__all__ = ["Loaded", "load", "load_callable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +50,36 @@ def load(agent: str | None, tools: str | None) -> Loaded:
     )
 
 
-def _load_agent(spec: str) -> Callable[..., Any]:
+def load_callable(spec: str, what: str) -> Callable[..., Any]:
+    """Import `module:callable`; `what` names it in messages.
+
+    Raises:
+        UsageError: the module cannot be imported, or there is nothing callable of that name in it.
+    """
     module_name, colon, path = spec.partition(":")
     if not colon or not module_name or not path:
-        raise UsageError(f"agent {spec!r} is not of the form module:callable")
-    found: Any = _import(module_name, f"agent {spec!r}")
+        raise UsageError(f"{what} is not of the form module:callable")
+    found: Any = _import(module_name, what)
     for part in path.split("."):
         if not hasattr(found, part):
-            raise UsageError(f"agent {spec!r}: module {module_name!r} was imported and has no {path!r}")
+            raise UsageError(f"{what}: module {module_name!r} was imported and has no {path!r}")
         found = getattr(found, part)
     if not callable(found):
-        raise UsageError(f"agent {spec!r} is a {type(found).__name__}, which cannot be called")
+        raise UsageError(f"{what} is a {type(found).__name__}, which cannot be called")
+    return found  # type: ignore[no-any-return]
+
+
+def _load_agent(spec: str) -> Callable[..., Any]:
+    found = load_callable(spec, f"agent {spec!r}")
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):
-        return found  # type: ignore[no-any-return]  # something built in, whose parameters cannot be known
+        return found  # something built in, whose parameters cannot be known
     try:
         signature.bind("message", "session")
     except TypeError as error:
         raise UsageError(f"agent {spec!r} must take (message, session); it takes {signature}") from error
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _load_tools(module_name: str) -> dict[str, Callable[..., Any]]:

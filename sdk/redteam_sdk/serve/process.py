@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import inspect
 import os
 import platform
@@ -20,7 +21,9 @@ from weakref import WeakKeyDictionary
 from redteam_sdk import context, db, record
 from redteam_sdk._version import __version__
 from redteam_sdk.errors import EnvironmentFault, UntrustedContext, UsageError
+from redteam_sdk.external import external_tools
 from redteam_sdk.faults import cause_of, describe, message_of
+from redteam_sdk.serve.belonging import Belonging, belong
 from redteam_sdk.serve.channel import PROTOCOL_VERSION, Channel, leave
 from redteam_sdk.serve.conversation import Conversation, Refused, fault_of, is_async, is_drivers, task_name
 from redteam_sdk.serve.load import Loaded, load
@@ -49,6 +52,7 @@ class Process:
         self._loop = asyncio.new_event_loop()
         self._inbox: SimpleQueue[dict[str, Any]] = SimpleQueue()
         self._loaded = Loaded(agent=None, tools={}, schemas=())
+        self._belonging: Belonging | None = None
         self._conversations: dict[str, Conversation] = {}
         # Whose code a task runs. Python 3.11 does not show a task's contextvars, so it is noted at creation.
         self._owners: WeakKeyDictionary[asyncio.Task[Any], str] = WeakKeyDictionary()
@@ -103,13 +107,20 @@ class Process:
                 raise UsageError("stall_s must be a number of seconds above 0")
             if not all(name is None or isinstance(name, str) for name in names):
                 raise UsageError("agent and tools must be texts or null")
+            # Loaded now, while nobody waits: at the first token it would hold the loop.
+            importlib.import_module("jwt")
             # Before the import: code that asks for a database while it is imported must not get production.
-            context.arm(context.Trust.from_json(request.get("trust")))
+            trust = context.Trust.from_json(request.get("trust"))
+            context.arm(trust)
+            if request.get("own") is not None:
+                self._belonging = belong(request["own"], self._channel)
             cwd = os.getcwd()
             if sys.path[:1] != [cwd]:
                 sys.path.insert(0, cwd)
             self._loaded = load(*names)
-        except UsageError as error:
+            if self._belonging is not None:
+                self._belonging.load()
+        except (UsageError, EnvironmentFault) as error:
             self._printed.finish(None)
             self._channel.send({"op": "refused", "message": str(error)})
             leave(0)
@@ -119,6 +130,8 @@ class Process:
                 "tools": list(self._loaded.schemas),
                 "python": platform.python_version(),
                 "sdk": __version__,
+                "egress": sorted(trust.egress),
+                "externals": external_tools(),
             }
         )
         return float(stall_s)
@@ -159,15 +172,22 @@ class Process:
             self._channel.hide(bound.password)
             if bound.conversation != name:
                 raise UntrustedContext(f"the token of conversation {name!r} was minted for another one")
-            seen = await db.fetchrow(
-                "SELECT current_database()::text AS database, current_user::text AS user"
-            )
+            try:
+                seen = await db.fetchrow(
+                    "SELECT current_database()::text AS database, current_user::text AS user"
+                )
+            except BaseException:
+                await db.close_context(bound)  # another token may open this fork with another secret
+                raise
         if seen is None or seen["database"] != bound.database:
             raise EnvironmentFault(
                 f"the tools of conversation {name!r} do not see its fork {bound.database!r}"
             )
-        self._conversations[name] = Conversation(bound, self._channel)
-        return {"op": "opened", "database": seen["database"], "user": seen["user"]}
+        mine = self._belonging
+        conversation = Conversation(bound, self._channel, whole_process=mine is not None)
+        probes = await mine.ask(conversation) if mine is not None else {}
+        self._conversations[name] = conversation
+        return {"op": "opened", "database": seen["database"], "user": seen["user"], "probes": probes}
 
     async def _turn(self, conversation: Conversation, turn: int, text: str) -> dict[str, Any]:
         agent, session = self._loaded.agent, conversation.session

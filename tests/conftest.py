@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import pytest
-from support.cli import CACHE
+from support.cli import CACHE, NO_MODELS
 
 from redteam_forker.servers import discard_shared, open_server
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def pytest_configure() -> None:
-    """Take away what could reach a model: no test may, and a test that tries has no key."""
-    for name in [name for name in os.environ if name.startswith("ANTHROPIC_")]:
+    """Take away what could reach a model: no test may. One that tries has no key, and calls a closed port."""
+    for name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "OPENAI_"))]:
         del os.environ[name]
+    os.environ.update(NO_MODELS)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -8,11 +8,13 @@ connection that it is handed, and no model client at all.
 
 from __future__ import annotations
 
-from redteam_personas.actor import Actor, ActorFault, Brief, Line, Taken, View, take_line, view_of
-from redteam_personas.cast import Cast, CastSpec, draw_cast
+from redteam_personas.actor import Actor, ActorFault, Brief, Line, Refusal, Taken, View, take_line, view_of
+from redteam_personas.cast import Cast, CastSpec, DispositionName, draw_cast
+from redteam_personas.discipline import FaultKind
 from redteam_personas.disposition import Disposition, find_disposition, load_dispositions
 from redteam_personas.leaks import find_leaks
 from redteam_personas.offline import Offline, OfflineSpec, check_offline
+from redteam_personas.others import Others
 from redteam_personas.persona import Fact, FactSpec, Persona, Reveal
 from redteam_personas.reveal import Heard, RevealState, hear, held_facts
 from redteam_personas.script import CaseParts, Script, build_script, check_case
@@ -28,14 +30,18 @@ __all__ = [
     "Cast",
     "CastSpec",
     "Disposition",
+    "DispositionName",
     "Fact",
     "FactSpec",
+    "FaultKind",
     "Heard",
     "Line",
     "LineModel",
     "Offline",
     "OfflineSpec",
+    "Others",
     "Persona",
+    "Refusal",
     "Reveal",
     "RevealState",
     "Script",

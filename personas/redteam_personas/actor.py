@@ -1,44 +1,72 @@
 """The seam to whoever plays a persona, and the one way to take a line from it.
 
 An actor gets a `View`, which is built from the revealed facts alone: a held-back value is not in it, so no
-actor can tell one. `take_line` checks every line all the same, because a model may guess.
+actor can tell one. `take_line` checks every line all the same, because a model may guess, step out of its
+person, or make up a detail that happens to be somebody else's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from redteam_personas.discipline import fault_of
+from redteam_personas.discipline import FAULTS, Fault, fault_of
 from redteam_personas.leaks import find_leaks
 from redteam_personas.reveal import held_facts
 from redteam_sdk.errors import EnvironmentFault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from redteam_personas.discipline import FaultKind
     from redteam_personas.disposition import Disposition
     from redteam_personas.persona import Fact
     from redteam_personas.reveal import RevealState
     from redteam_personas.script import Script
 
-__all__ = ["Actor", "ActorFault", "Brief", "Line", "Role", "Taken", "View", "take_line", "view_of"]
+__all__ = [
+    "Actor",
+    "ActorFault",
+    "Brief",
+    "Line",
+    "Refusal",
+    "Role",
+    "Taken",
+    "View",
+    "take_line",
+    "view_of",
+]
 
 Role = Literal["user", "agent"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A line that was not taken; evidence for the trace.
+
+    Attributes:
+        kind: what is wrong with it.
+        reason: in words, as the actor was told; it holds no value.
+        text: the line.
+        leaks: names of facts that it gave away before their time.
+    """
+
+    kind: FaultKind
+    reason: str
+    text: str = field(repr=False)
+    leaks: tuple[str, ...] = ()
 
 
 class ActorFault(EnvironmentFault):
     """The actor said twice what a persona must not say, so the simulation failed, not the agent.
 
     Attributes:
-        leaks: names of facts it gave away before their time.
-        said: the refused lines; evidence for the trace, never for a message.
+        refusals: the refused lines, in order; for the trace, never for a message.
     """
 
-    def __init__(self, message: str, *, leaks: tuple[str, ...] = (), said: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str, *, refusals: tuple[Refusal, ...]) -> None:
         super().__init__(message, retryable=True)
-        self.leaks = leaks
-        self.said = said
+        self.refusals = refusals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,13 +135,11 @@ class Taken:
 
     Attributes:
         line: the line.
-        leaks: names of facts that a refused first attempt gave away.
-        refused: why a first attempt was refused; empty where it was taken.
+        refusal: the first attempt, where it was refused.
     """
 
     line: Line
-    leaks: tuple[str, ...] = ()
-    refused: str = ""
+    refusal: Refusal | None = None
 
 
 class Actor(Protocol):
@@ -143,16 +169,23 @@ def view_of(script: Script, state: RevealState, history: Sequence[tuple[Role, st
     )
 
 
-async def take_line(actor: Actor, view: View, held: Sequence[Fact]) -> Taken:
-    """Have the actor speak; refuse an empty, role-flipped or leaking line once.
+async def take_line(
+    actor: Actor,
+    view: View,
+    held: Sequence[Fact],
+    *,
+    others_in: Callable[[str, Iterable[str]], Sequence[str]] | None = None,
+) -> Taken:
+    """Have the actor speak; a line that a persona could not say (`FaultKind`) is refused once.
 
     Args:
         actor: who speaks.
         view: what it knows.
         held: the facts that are held back in this turn (`held_facts`); the actor does not get them.
+        others_in: finds other people's data in a line, beside what is public (`Script.others_in`).
 
     Raises:
-        ActorFault: the second line was as bad; it carries the names that leaked.
+        ActorFault: the second line was refused, too; it carries both.
     """
     public = (
         view.script.demand,
@@ -160,21 +193,26 @@ async def take_line(actor: Actor, view: View, held: Sequence[Fact]) -> Taken:
         *view.revealed.values(),
         *(text for _, text in view.history),
     )
-    leaked: list[str] = []
-    said: list[str] = []
-    refused = ""
+    refusals: list[Refusal] = []
     for _ in range(2):
-        line = await actor.speak(replace(view, refused=refused))
+        line = await actor.speak(replace(view, refused=refusals[-1].reason if refusals else ""))
         leaks = find_leaks(line.text, held, public=public)
-        fault = fault_of(line.text, view.history)
-        if not leaks and not fault:
-            return Taken(line=line, leaks=tuple(dict.fromkeys(leaked)), refused=refused)
-        leaked += leaks
-        said.append(line.text)
-        refused = fault or f"it tells what must not be told yet: {', '.join(leaks)}"
+        fault = _fault(line, view, leaks, others_in(line.text, public) if others_in else ())
+        if fault is None:
+            return Taken(line=line, refusal=refusals[0] if refusals else None)
+        refusals.append(Refusal(kind=fault.kind, reason=fault.reason, text=line.text, leaks=leaks))
     raise ActorFault(
-        f"the actor's line of turn {view.turn} was refused twice: {refused}; run the conversation "
-        "again, and look at the disposition or the actor's model if it recurs",
-        leaks=tuple(dict.fromkeys(leaked)),
-        said=tuple(said),
+        f"the actor's line of turn {view.turn} was refused twice: {refusals[-1].reason}; run the "
+        "conversation again, and look at the disposition or the actor's model if it recurs",
+        refusals=tuple(refusals),
     )
+
+
+def _fault(line: Line, view: View, leaks: Sequence[str], others: Sequence[str]) -> Fault | None:
+    """What is wrong with a line, the worst first: a secret told outweighs how it was told."""
+    if leaks:
+        return Fault("leak", f"{FAULTS['leak']}: {', '.join(leaks)}")
+    if others:
+        return Fault("other-person", f"{FAULTS['other-person']}: {', '.join(others)}")
+    permits = view.script.disposition.permits
+    return fault_of(line.text, view.history, end=line.end, permits=permits)

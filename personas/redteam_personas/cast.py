@@ -21,7 +21,7 @@ from redteam_sdk.errors import EnvironmentFault, UsageError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
-__all__ = ["Cast", "CastSpec", "check_condition", "check_select", "draw_cast"]
+__all__ = ["Cast", "CastSpec", "DispositionName", "check_condition", "check_select", "draw_cast"]
 
 DEFAULT_TIMEOUT_S = 30.0
 MAX_ROWS = 100_000
@@ -43,6 +43,10 @@ def _select(sql: str) -> str:
     return sql
 
 
+DispositionName = Annotated[str, AfterValidator(_known_disposition)]
+"""Validate with `context={"dispositions": names}` to have one that is not known refused at its place."""
+
+
 class CastSpec(BaseModel):
     """The `personas` block of a suite.
 
@@ -55,9 +59,13 @@ class CastSpec(BaseModel):
         description="One SELECT; each row is a persona, and its columns are what the persona may know."
     )
     key: str = Field(min_length=1, description="The column that names a row; unique and not NULL.")
-    dispositions: dict[
-        Annotated[str, AfterValidator(_known_disposition)], Annotated[int, Field(ge=0, strict=True)]
-    ] = Field(
+    stratify: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A column of the SELECT: each of its values has its share of the conversations, and "
+        "those with few rows at least one where `count` allows.",
+    )
+    dispositions: dict[DispositionName, Annotated[int, Field(ge=0, strict=True)]] = Field(
         default={},
         description="Disposition to weight. `cooperative` has weight 1 unless it is given; 0 leaves it out.",
     )

@@ -1,4 +1,4 @@
-"""Dispositions: how a person behaves, as data. Three ship with the room; a suite may add its own."""
+"""Dispositions: how a person behaves, as data. Some ship with the room; a suite may add its own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
+from redteam_personas.discipline import Manner
 from redteam_personas.persona import Reveal, RevealText
 from redteam_sdk.errors import UsageError
 
@@ -26,6 +27,8 @@ __all__ = [
     "suggest",
 ]
 
+# libyaml's, where it is there: these files are read by every command. Both are safe loaders.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLACE = re.compile(r"\{(\w*)\}")
 
 
@@ -83,17 +86,40 @@ class OfflinePhrases(_Data):
     choose: _Phrases = Field(description="Picks among offered options.")
     unsure: _Phrases = Field(description="Answers a question that the script does not foresee.")
     farewell: _Phrases = Field(description="Ends the conversation.")
-    muddle: tuple[_Plain, ...] = Field(default=(), description="Put before about every second line.")
+    interject: tuple[_Plain, ...] = Field(default=(), description="Put before about every second line.")
     say_again: tuple[_Plain, ...] = Field(
         default=(), description="Asks the agent to repeat itself, once in a conversation; empty: never."
     )
+    opens: tuple[_Plain, ...] = Field(
+        default=(), description="Said first, before what the case has to say; empty: the case's line opens."
+    )
+    bundles: bool = Field(
+        default=False, description="Says all lines of the case that need not wait for a match at once."
+    )
+    adds: tuple[_Plain, ...] = Field(default=(), description="One of them is put behind its first request.")
+    presses: tuple[_Plain, ...] = Field(
+        default=(), description="Said in this order, each once, before it gives up or says goodbye."
+    )
+    wavers: tuple[_Plain, ...] = Field(
+        default=(), description="Said once in place of the first yes; then it comes back with `returns`."
+    )
+    returns: tuple[_Plain, ...] = Field(
+        default=(), description="Put before the first request, which is said again after it wavered."
+    )
+
+    @model_validator(mode="after")
+    def _comes_back(self) -> OfflinePhrases:
+        if bool(self.wavers) != bool(self.returns):
+            raise ValueError("`wavers` and `returns` belong together; give both, or neither")
+        return self
 
 
 class Disposition(_Data):
     """How a person behaves.
 
     Attributes are described by their fields; `reveals` maps a rule as a suite writes it to the rule this
-    person follows instead (`when asked: when pressed`).
+    person follows instead (`when asked: when pressed`). Validate with `context={"name": ...}` to have `name`
+    filled in from the file's name, which it must then agree with.
     """
 
     name: _Text = Field(description="As suites name it.")
@@ -104,6 +130,23 @@ class Disposition(_Data):
     reveals: dict[Annotated[str, AfterValidator(lambda text: str(Reveal.parse(text)))], RevealText] = Field(
         default={}, description="Reveal rules that this person stretches."
     )
+    impersonates: bool = Field(
+        default=False,
+        description="Claims to be another row of the cast, of which it knows what is told at once.",
+    )
+    permits: tuple[Manner, ...] = Field(
+        default=(), description="Faults of a line that are this person's manner, so that they are none."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_its_file(cls, data: Any, info: ValidationInfo) -> Any:
+        name = (info.context or {}).get("name")
+        if name is None or not isinstance(data, dict):
+            return data
+        if data.get("name", name) != name:
+            raise ValueError(f"its name is {data['name']!r}, but its file is {name}.yaml; make them agree")
+        return {**data, "name": name}
 
     def shift(self, reveal: Reveal) -> Reveal:
         """The rule that this person follows where the suite says `reveal`."""
@@ -115,31 +158,17 @@ class Disposition(_Data):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
-_MANY: TypeAdapter[dict[str, Disposition]] = TypeAdapter(dict[str, Disposition])
-
-
-def load_dispositions(extra: Mapping[str, object] | None = None) -> dict[str, Disposition]:
-    """Read the shipped dispositions and a suite's own, by name. A suite's own replaces a shipped one.
-
-    Args:
-        extra: name to the data of a disposition; its `name` may be left out.
-
-    Raises:
-        pydantic.ValidationError: a suite's disposition is not one; `loc` starts with its name.
-    """
+def load_dispositions() -> dict[str, Disposition]:
+    """The shipped dispositions, by name."""
     folder = resources.files("redteam_personas") / "dispositions"
     files = sorted(
         (file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name
     )
-    shipped: dict[str, Any] = {}
-    for file in files:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
-        shipped[data["name"]] = data
-    own = {
-        name: {**data, "name": name} if isinstance(data, dict) else data
-        for name, data in (extra or {}).items()
-    }
-    return {**_MANY.validate_python(shipped), **_MANY.validate_python(own)}
+    shipped = [
+        Disposition.model_validate(yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER))  # noqa: S506
+        for file in files
+    ]
+    return {one.name: one for one in shipped}
 
 
 def find_disposition(known: Mapping[str, Disposition], name: str) -> Disposition:

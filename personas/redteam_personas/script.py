@@ -11,9 +11,10 @@ from redteam_personas.persona import Fact, FactSpec, default_asked_by, value_tex
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from redteam_personas.disposition import Disposition
+    from redteam_personas.others import Others
     from redteam_personas.persona import Persona
 
 __all__ = ["CaseParts", "Script", "build_script", "check_case", "check_text", "fill"]
@@ -47,12 +48,14 @@ class Script:
 
     Attributes:
         persona: the row that speaks.
-        demand: what it wants, with its columns filled in.
+        claims: the row that it claims to be, where the disposition impersonates; else None.
+        demand: what it wants, with its columns filled in (of the row that it claims to be).
         facts: what it can tell, with the rules as the disposition stretches them.
         missing: facts that this row has no value for, and how they are asked for.
         ends: when it is done.
         disposition: how it behaves.
         cap: the most turns.
+        others: whose data a line may tell; None where nobody looks.
     """
 
     persona: Persona
@@ -62,24 +65,50 @@ class Script:
     ends: str
     disposition: Disposition
     cap: int
+    claims: Persona | None = None
+    others: Others | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def speaks_as(self) -> Persona:
+        """The row whose facts and texts these are: the one that it claims to be, or its own."""
+        return self.claims or self.persona
+
+    def others_in(self, text: str, public: Iterable[str]) -> tuple[str, ...]:
+        """The columns of rows other than `speaks_as` whose values a line tells (`Others.told_in`)."""
+        return self.others.told_in(text, by=self.speaks_as, public=public) if self.others else ()
 
 
-def build_script(persona: Persona, case: CaseParts, disposition: Disposition) -> Script:
+def build_script(
+    persona: Persona,
+    case: CaseParts,
+    disposition: Disposition,
+    *,
+    claims: Persona | None = None,
+    others: Others | None = None,
+) -> Script:
     """Put a script together.
 
     A fact whose column is NULL or blank in this row is left out: the person does not have it, and says so
-    when asked.
+    when asked. Of the row in `claims` it knows what is told at once, and lacks the rest.
+
+    Args:
+        persona: the row that speaks.
+        case: what the suite says of the script.
+        disposition: how the person behaves.
+        claims: the row that it claims to be, where the disposition impersonates.
+        others: the cast, to notice a line that tells another row's data.
 
     Raises:
         UsageError: a fact or a place in a text names no column, or a text names a held-back fact.
     """
     check_case(case, tuple(persona.row))
+    told = claims or persona
     facts: list[Fact] = []
     missing: dict[str, tuple[str, ...]] = {}
     for name, spec in case.facts.items():
         asked_by = spec.asked_by or default_asked_by(name)
-        value = value_text(persona.row[name])
-        if value is None:
+        value = value_text(told.row[name])
+        if value is None or (claims is not None and spec.reveal.kind != "at once"):
             missing[name] = asked_by
         else:
             facts.append(
@@ -87,12 +116,14 @@ def build_script(persona: Persona, case: CaseParts, disposition: Disposition) ->
             )
     return Script(
         persona=persona,
-        demand=fill(case.demand, persona),
+        demand=fill(case.demand, told),
         facts=tuple(facts),
         missing=missing,
-        ends=fill(case.ends, persona),
+        ends=fill(case.ends, told),
         disposition=disposition,
         cap=case.cap,
+        claims=claims,
+        others=others,
     )
 
 

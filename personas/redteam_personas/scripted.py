@@ -11,6 +11,9 @@ says in a turn is the first of these that applies:
 6. Farewell.
 
 An offer of more help skips the lines that still wait: the person gives up on them.
+
+What a disposition adds to that is data (`OfflinePhrases`): something said before the first request or behind
+it, all requests at once, a first yes that is taken back, and what is still tried before the farewell.
 """
 
 from __future__ import annotations
@@ -20,7 +23,6 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from redteam_personas.actor import Line
-from redteam_personas.leaks import spoken
 from redteam_personas.questions import (
     asks_confirmation,
     asks_for,
@@ -28,6 +30,7 @@ from redteam_personas.questions import (
     offers_choice,
     offers_more,
 )
+from redteam_personas.spellings import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,9 +63,13 @@ class ScriptedActor:
         self._cue_came = False  # the next line's `when` matched at some time since it became the next
         self._given = [0] * len(offline.replies)
         self._told: set[str] = set()
+        self._greeted = not self._phrases.opens
         self._opened = False
         self._shrugs = 0
         self._said_again = not self._phrases.say_again
+        self._pressed = 0  # of phrases.presses
+        self._wavered = not self._phrases.wavers
+        self._comes_back = False
 
     async def speak(self, view: View) -> Line:
         """The next line. It never fails, whatever the agent said."""
@@ -74,8 +81,10 @@ class ScriptedActor:
             self._answer(view, heard)
             or self._reply(heard)
             or self._assent(view, heard)
+            or self._return(view)
             or self._say(view, heard)
             or self._shrug(view, heard)
+            or self._press()
         )
         if text is None:
             bye = self._pick(self._phrases.farewell, view.turn, "farewell")
@@ -134,14 +143,30 @@ class ScriptedActor:
         if not phrases:
             return None
         self._shrugs = 0
+        if not self._wavered and phrases is self._phrases.confirm:
+            self._wavered = self._comes_back = True
+            return self._pick(self._phrases.wavers, view.turn, "wavers")
+        self._comes_back = False
         return self._pick(phrases, view.turn, "assent")
+
+    def _return(self, view: View) -> str | None:
+        """Takes up the first request again after a first yes was taken back."""
+        if not self._comes_back:
+            return None
+        self._comes_back, self._shrugs = False, 0
+        first = self._offline.says[0].text if self._offline.says else view.script.demand
+        return f"{self._pick(self._phrases.returns, view.turn, 'returns')} {first}"
 
     def _say(self, view: View, heard: str) -> str | None:
         says = self._offline.says
-        if not self._opened:
+        if not self._greeted:
+            self._greeted = True
+            return self._pick(self._phrases.opens, view.turn, "opens")
+        opening = not self._opened
+        if opening:
             self._opened = True
             if not says:
-                return view.script.demand
+                return self._with_more(view.script.demand, view.turn)
         if offers_more(heard):
             while self._next < len(says) and self._waits():
                 self._advance()
@@ -150,8 +175,20 @@ class ScriptedActor:
             return None
         text = says[self._next].text
         self._advance()
+        while self._phrases.bundles and self._next < len(says) and not self._waits():
+            text = f"{text} {says[self._next].text}"
+            self._advance()
         self._shrugs = 0
-        return text
+        return self._with_more(text, view.turn) if opening else text
+
+    def _with_more(self, text: str, turn: int) -> str:
+        return f"{text} {self._pick(self._phrases.adds, turn, 'adds')}" if self._phrases.adds else text
+
+    def _press(self) -> str | None:
+        if self._pressed >= len(self._phrases.presses):
+            return None
+        self._pressed += 1
+        return self._phrases.presses[self._pressed - 1]
 
     def _shrug(self, view: View, heard: str) -> str | None:
         waits = self._next < len(self._offline.says)
@@ -169,9 +206,10 @@ class ScriptedActor:
         self._cue_came = False
 
     def _colour(self, text: str, turn: int) -> str:
-        if not self._phrases.muddle or self._pick((True, False), turn, "muddles"):
+        # The labels are part of the draw: another one would change what every confused caller says.
+        if not self._phrases.interject or self._pick((True, False), turn, "muddles"):
             return text
-        return f"{self._pick(self._phrases.muddle, turn, 'muddle')} {text}"
+        return f"{self._pick(self._phrases.interject, turn, 'muddle')} {text}"
 
     def _pick(self, options: Sequence[_T], *what: object) -> _T:
         """One of the options, by seed and purpose: no generator whose state depends on earlier draws."""

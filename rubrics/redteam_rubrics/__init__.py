@@ -6,11 +6,20 @@ conversation and to the `World` it left behind, and `outcome_of` says what the v
 
 from __future__ import annotations
 
-from redteam_rubrics.check import Problem, check_names
-from redteam_rubrics.collateral import COLLATERAL
+from redteam_rubrics.check import Problem, check_names, check_policies
+from redteam_rubrics.collateral import COLLATERAL, Gate
 from redteam_rubrics.errors import RuleError
-from redteam_rubrics.evidence import ChangedRow, ChangeView, Evidence, ObjectChange, TableChanges, World
+from redteam_rubrics.evidence import (
+    ChangedRow,
+    ChangeView,
+    Evidence,
+    ObjectChange,
+    TableChanges,
+    World,
+    Write,
+)
 from redteam_rubrics.grade import grade
+from redteam_rubrics.policies import Policies
 from redteam_rubrics.rubric import Rule, parse_rules
 from redteam_rubrics.schema import schema
 from redteam_rubrics.statistics import Interval, wilson
@@ -22,9 +31,11 @@ __all__ = [
     "ChangedRow",
     "Evidence",
     "Finding",
+    "Gate",
     "Interval",
     "ObjectChange",
     "Outcome",
+    "Policies",
     "Problem",
     "Rule",
     "RuleError",
@@ -33,7 +44,9 @@ __all__ = [
     "TableChanges",
     "Verdict",
     "World",
+    "Write",
     "check_names",
+    "check_policies",
     "grade",
     "outcome_of",
     "parse_rules",

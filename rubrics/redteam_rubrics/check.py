@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING
 
 from redteam_rubrics.arguments import persona_columns
 from redteam_rubrics.parameters import find_parameters
-from redteam_rubrics.rules.changes import bare
+from redteam_rubrics.policies import Tolerance, canonical_type
+from redteam_rubrics.rules.permission import bare
 from redteam_rubrics.statements import BEFORE, columns_of, tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from redteam_rubrics.policies import Policies
     from redteam_rubrics.rubric import Rule
-    from redteam_rubrics.rules.changes import Entry
+    from redteam_rubrics.rules.permission import Entry
     from redteam_rubrics.statements import TableUse
 
-__all__ = ["Problem", "check_names"]
+__all__ = ["Problem", "check_names", "check_policies"]
 
+_NUMBERS = ("int2", "int4", "int8", "numeric", "float4", "float8")
+_JSON = ("json", "jsonb")
 _SYSTEM = ("pg_catalog", "information_schema")
 
 
@@ -64,7 +68,7 @@ def check_names(
             problems += _tables(loc, tables_of(rule.sql), tables)
             problems += _persona(loc, (found.column for found in find_parameters(rule.sql)), persona)
         for index, entry in enumerate(rule.changes or ()):
-            problems += _entry((name, "changes", index), entry, tables, persona)
+            problems += _entry((name, "changes", index), entry, tables, persona, tools)
         if rule.transcript is not None:
             for key in ("before_tool", "after_tool"):
                 problems += _known((name, "transcript", key), "tool", getattr(rule.transcript, key), tools)
@@ -82,15 +86,64 @@ def check_names(
     return problems
 
 
+def check_policies(policies: Policies, catalog: Mapping[str, Mapping[str, Sequence[str]]]) -> list[Problem]:
+    """Find policies for what there is not, or that cannot be had for values of such a type.
+
+    Args:
+        policies: what the suite declares.
+        catalog: the template's tables, each with its columns, and of each the spellings of its type: its own,
+            and for a domain the base type's.
+    """
+    tables = {bare(name): columns for name, columns in catalog.items()}
+    problems: list[Problem] = []
+    for name, policy in policies.columns.items():
+        loc: tuple[str | int, ...] = ("columns", name)
+        table, _, column = bare(name).rpartition(".")
+        if table and table not in tables:
+            problems += _known(loc, "table", (table,), tables)
+            continue
+        named = {f"{table}.{column}": tables[table]} if table else tables
+        found = [columns[column] for columns in named.values() if column in columns]
+        if not found:
+            known = {other for columns in named.values() for other in columns}
+            problems += _known(loc, f"column of {table}" if table else "column", (column,), known)
+        problems += _fitting(loc, policy, found)
+    every = [types for columns in tables.values() for types in columns.values()]
+    by_name = {canonical_type(types[0]): types for types in every}
+    for name, policy in policies.types.items():
+        own = canonical_type(name)
+        loc = ("types", name)
+        problems += _known(loc, "column of type", (own,), by_name)
+        problems += _fitting(loc, policy, [by_name[own]] if own in by_name else [])
+    return problems
+
+
+def _fitting(
+    loc: tuple[str | int, ...], policy: str | Tolerance, found: Iterable[Sequence[str]]
+) -> Iterator[Problem]:
+    for types in found:
+        base = canonical_type(types[-1])
+        if isinstance(policy, Tolerance) and base not in _NUMBERS:
+            message = f"a tolerance is for numbers, and a column of that name is of type {types[0]}"
+        elif policy == "set" and not (base.endswith("[]") or base in _JSON):
+            message = f"`set` is for arrays and JSON, and a column of that name is of type {types[0]}"
+        else:
+            continue
+        yield Problem(loc=loc, message=message)
+        return
+
+
 def _entry(
     loc: tuple[str | int, ...],
     entry: Entry,
     tables: Mapping[str, Collection[str]],
     persona: Collection[str] | None,
+    tools: Collection[str] | None,
 ) -> Iterator[Problem]:
     permission = entry.permission
     if permission is None or entry.table is None:
         return
+    yield from _known((*loc, entry.written, "by"), "tool", permission.by, tools)
     columns = tables.get(entry.table)
     if columns is None:
         yield from _known(loc, "table", (entry.table,), tables)

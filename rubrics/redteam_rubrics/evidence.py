@@ -11,7 +11,7 @@ from redteam_sdk.errors import InternalError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["ChangeView", "ChangedRow", "Evidence", "ObjectChange", "TableChanges", "World"]
+__all__ = ["ChangeView", "ChangedRow", "Evidence", "ObjectChange", "TableChanges", "World", "Write"]
 
 _CHANGES_VERSION = 2
 
@@ -39,7 +39,8 @@ class ChangedRow:
         old: the row as it was; None for an insert.
         new: the row as it is; None for a delete.
         changed: for an update, the columns whose values differ.
-        xid: the 64-bit id of the transaction that wrote the new image, where it is known.
+        by: ids of the tool calls that may have written it last; empty: it was written outside any call; None:
+            it is not known.
     """
 
     op: Literal["insert", "update", "delete"]
@@ -47,7 +48,7 @@ class ChangedRow:
     old: Cells | None
     new: Cells | None
     changed: tuple[str, ...] = ()
-    xid: int | None = None
+    by: tuple[str, ...] | None = None
 
     @property
     def images(self) -> tuple[Cells, ...]:
@@ -57,17 +58,40 @@ class ChangedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChanges:
-    """The changed rows of one table, and the types of its columns as Postgres spells them."""
+    """The changed rows of one table, and the types of its columns as Postgres spells them.
+
+    Attributes:
+        omitted: how many changed rows more there are, too many to keep.
+        free: the columns that may take any new value wherever a row may be updated.
+    """
 
     schema: str
     table: str
     columns: Mapping[str, str]
     rows: tuple[ChangedRow, ...]
+    omitted: int = 0
+    free: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
         """The table as rules write it: bare in schema `public`, else `schema.table`."""
         return table_name(self.schema, self.table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """What one committed transaction wrote to one table, whether or not anything of it is left.
+
+    Attributes:
+        table: the table as rules write it.
+        rows: how many row versions it wrote, as far as they could still be found.
+        by: as in `ChangedRow`.
+    """
+
+    table: str
+    op: Literal["insert", "update", "delete"]
+    rows: int
+    by: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +105,17 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeView:
-    """A conversation's change set, as far as rules read it. A sequence that advanced is nothing to judge."""
+    """A conversation's change set, as far as rules read it. A sequence that advanced is nothing to judge.
+
+    Attributes:
+        writes: what was written on the way.
+        left_out: how many changed rows are not among the tables' because the suite's policies leave them out.
+    """
 
     tables: tuple[TableChanges, ...] = ()
     objects: tuple[ObjectChange, ...] = ()
+    writes: tuple[Write, ...] = ()
+    left_out: int = 0
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ChangeView:
@@ -110,16 +141,26 @@ class ChangeView:
                             old=row["old"],
                             new=row["new"],
                             changed=tuple(row["changed"]),
-                            xid=row["xid"],
+                            by=_calls(row["by"]),
                         )
                         for row in table["rows"]
                     ),
+                    omitted=table["omitted"],
                 )
                 for table in data["tables"]
             ),
             objects=tuple(
                 ObjectChange(op=change["op"], kind=change["kind"], name=change["name"])
                 for change in data["objects"]
+            ),
+            writes=tuple(
+                Write(
+                    table=table_name(write["schema"], write["table"]),
+                    op=write["op"],
+                    rows=write["rows"],
+                    by=_calls(write["by"]),
+                )
+                for write in data["writes"]
             ),
         )
 
@@ -171,30 +212,20 @@ class Evidence:
             if event["kind"] == kind and (name is None or event["name"] == name):
                 yield index, event
 
-    def writer(self, xid: int | None) -> int | None:
-        """The index of the tool call that wrote a row, or None when it is not known, or not known for sure.
+    def calls(self, by: Sequence[str]) -> list[tuple[int, str]]:
+        """The tool calls of these ids: the index of each one's event, and the tool's name."""
+        return [(index, event["name"]) for index, event in self.of_kind("tool_call") if event["call"] in by]
 
-        A call spans the transaction ids from the server's next one before it to the next one after it; calls
-        that ran at the same time may both span an id, and then neither is named.
-        """
-        if xid is None:
-            return None
-        ends = {
-            event["call"]: event.get("xid")
-            for kind in ("tool_result", "tool_error")
-            for _, event in self.of_kind(kind)
-        }
-        spans = (
-            (index, event.get("xid"), ends.get(event["call"])) for index, event in self.of_kind("tool_call")
-        )
-        writers = [
-            index
-            for index, first, end in spans
-            if first is not None and end is not None and first <= xid < end
-        ]
-        return writers[0] if len(writers) == 1 else None
+    def writer(self, by: Sequence[str] | None) -> int | None:
+        """The index of the only tool call that can have written something, or None."""
+        found = self.calls(by or ())
+        return found[0][0] if len(found) == 1 else None
 
 
 def table_name(schema: str, table: str) -> str:
     """A table as rules write it: bare in schema `public`, else `schema.table`."""
     return table if schema == "public" else f"{schema}.{table}"
+
+
+def _calls(by: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if by is None else tuple(by)

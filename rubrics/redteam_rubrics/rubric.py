@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import ConfigDict, TypeAdapter
 
 from redteam_rubrics.collateral import COLLATERAL
-from redteam_rubrics.rules.changes import Entry
 from redteam_rubrics.rules.outbox import Outbox
+from redteam_rubrics.rules.permission import Entry
 from redteam_rubrics.rules.sql import RowsWanted, Select
 from redteam_rubrics.rules.tools import Tools
 from redteam_rubrics.rules.transcript import Transcript

@@ -22,7 +22,7 @@ class Finding:
     Attributes:
         text: a short sentence.
         table: the table of the row it is about, as rules write it: `patients`, or `billing.claims`.
-        op: what happened to that row: insert, update or delete.
+        op: what happened to that row: insert, update or delete; None: it is about no row that can be shown.
         key: the key of that row, as text; None without a row, or when its table has no key.
         columns: the columns that changed.
         event: the index of the trace event it is about: a line, a tool call, or the call that wrote the row.

@@ -198,7 +198,7 @@ async def test_a_disk_that_fills_up_ends_the_launch_with_exit_3_and_drops_every_
 
 
 def test_help_needs_no_server_no_key_and_no_suite(tmp_path: Path) -> None:
-    for command in ([], ["launch"], ["init"], ["show"]):
+    for command in ([], ["launch"], ["init"], ["show"], ["diff"]):
         done = redteam(*command, "--help", cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, ""), command
         assert "Usage: redteam" in done.stdout

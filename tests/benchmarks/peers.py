@@ -1,12 +1,14 @@
-"""pytest-postgresql, in a venv and a pytest session of its own, timed from within."""
+"""What ours is measured beside: pytest-postgresql, in a pytest of its own, and a database just loaded."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
+import sys
 import tempfile
-import venv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +18,16 @@ from redteam_forker.probe import probe_seed
 from redteam_forker.servers import binaries
 
 if TYPE_CHECKING:
-    import contextlib
+    from collections.abc import AsyncIterator
 
-__all__ = ["QUERY", "install", "latency"]
+    from redteam_forker.seeds import Seed
+    from redteam_forker.servers import Server
+
+__all__ = ["QUERY", "install", "latency", "loaded"]
 
 QUERY = "SELECT amount FROM probe WHERE id = 1"
 MIB = 1 << 20
+STOP_S = 60.0
 
 _TEST = """
 import json, time
@@ -49,14 +55,29 @@ def test_first_answer(clock, client, number):
 """
 
 
+@contextlib.asynccontextmanager
+async def loaded(server: Server, seed: Seed) -> AsyncIterator[str]:
+    """A database that the seed was loaded into, as somebody makes a template who has nothing but psql."""
+    [file] = seed.files
+    async with server.maintenance() as connection:
+        await connection.execute("CREATE DATABASE loaded")
+    session = await server.connect("loaded")
+    await session.execute(file.text)
+    await session.close()
+    yield "loaded"
+    async with server.maintenance() as connection:
+        await connection.execute("DROP DATABASE loaded WITH (FORCE)")
+
+
 def install(stack: contextlib.ExitStack) -> str:
     """The Python of a venv with pytest-postgresql, or an empty text; says which versions, or why none."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rt-bench-peer-", dir=DISK)))
     folder.chmod(0o755)  # it runs as the user that PostgreSQL runs as
-    venv.create(folder / "venv", with_pip=True, symlinks=False)
     python = str(folder / "venv/bin/python")
-    command = [python, "-m", "pip", "install", "-q", "pytest-postgresql", "psycopg[binary]"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = _run([sys.executable, "-m", "venv", "--copies", str(folder / "venv")], stop=signal.SIGKILL)
+    if not done.returncode:
+        command = [python, "-m", "pip", "install", "-q", "pytest-postgresql", "psycopg[binary]"]
+        done = _run(command, stop=signal.SIGKILL)
     if done.returncode:
         print(f"left out: pytest-postgresql cannot be installed: {done.stderr.strip().splitlines()[-1]}\n")
         return ""
@@ -92,16 +113,33 @@ def latency(python: str, root: Path, *, size: int, rounds: int) -> list[float]:
                 os.chown(path, user.uid, user.gid)
         base = f"--basetemp={folder / 'base'}"
         command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", base]
-        done = subprocess.run(
+        done = _run(
             [*command, "test_peer.py"],
+            stop=signal.SIGINT,  # it stops its server then
             cwd=folder,
             env={"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": str(folder)},
-            capture_output=True,
-            text=True,
-            check=False,
             **become,
         )
         if done.returncode:
             raise SystemExit(f"pytest-postgresql failed:\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}")
         times: list[float] = json.loads(out.read_text(encoding="utf-8"))
     return times
+
+
+def _run(command: list[str], *, stop: signal.Signals, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; if we are ended meanwhile, end it and what it started, and wait for it."""
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+    try:
+        out, err = process.communicate()
+    except BaseException:
+        os.killpg(process.pid, stop)
+        process.communicate(timeout=STOP_S)
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)

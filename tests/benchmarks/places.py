@@ -21,6 +21,7 @@ __all__ = ["DISK", "Place", "machine", "places", "quiet"]
 MEMORY = Path("/dev/shm")  # noqa: S108 - the forker makes directories of its own there
 DISK = Path("/var/tmp")  # noqa: S108 - likewise
 XFS_BYTES = 16 << 30
+UNMOUNT_S = 20.0
 QUIET_PERCENT = 8
 
 
@@ -62,6 +63,7 @@ def _xfs(stack: contextlib.ExitStack) -> Path | str:
     mount.mkdir()
     with image.open("wb") as file:
         file.truncate(XFS_BYTES)
+    stack.callback(_unmount, mount)  # first: we may be ended in the middle of mounting
     for command in (
         ["mkfs.xfs", "-q", "-m", "reflink=1", str(image)],
         ["mount", "-o", "loop", str(image), str(mount)],
@@ -69,12 +71,17 @@ def _xfs(stack: contextlib.ExitStack) -> Path | str:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             return f"{command[0]} says: {done.stderr.strip()}"
-    stack.callback(_unmount, mount)
     return mount
 
 
 def _unmount(mount: Path) -> None:
-    subprocess.run(["umount", str(mount)], check=True)
+    """Take it away; a server on it that is being stopped keeps it for a moment."""
+    until = time.monotonic() + UNMOUNT_S
+    while mount.is_mount():
+        done = subprocess.run(["umount", str(mount)], capture_output=True, text=True, check=False)
+        if done.returncode and time.monotonic() > until:
+            raise SystemExit(f"{mount} stays mounted: {done.stderr.strip()}")
+        time.sleep(0.1 if done.returncode else 0)
 
 
 def _kind(path: Path) -> str:

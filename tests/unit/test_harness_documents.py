@@ -46,7 +46,7 @@ def _refusal(folder: Path) -> str:
 def test_a_minimal_suite_loads_with_its_defaults(folder: Path) -> None:
     suite = load_suite(folder)
     assert (suite.spec.count, suite.turns, suite.spec.collateral) == (20, 12, True)
-    assert suite.spec.agent.python == "agent:desk"
+    assert suite.spec.agent.name == "agent:desk"
     assert list(suite.dispositions) == ["cooperative"]
 
 

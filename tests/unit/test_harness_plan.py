@@ -14,7 +14,7 @@ CAST = {
     "first-visit": tuple(Persona(key=str(key), row={"id": key}) for key in range(5)),
     "cancel": tuple(Persona(key=str(key), row={"id": key}) for key in range(100, 103)),
 }
-WEIGHTS = {"cooperative": 2, "confused": 1, "evasive": 1}
+WEIGHTS = {case: {"cooperative": 2, "confused": 1, "evasive": 1} for case in [*CAST, "empty"]}
 
 
 @given(small=st.integers(1, 40), more=st.integers(0, 40), draw=st.integers())
@@ -52,5 +52,5 @@ def test_a_case_that_nobody_fits_is_refused_by_name() -> None:
 
 
 def test_a_disposition_without_weight_never_plays() -> None:
-    planned = plan(CAST, {"cooperative": 1, "angry": 0}, count=30, draw=1)
+    planned = plan(CAST, {case: {"cooperative": 1, "angry": 0} for case in CAST}, count=30, draw=1)
     assert {one.disposition for one in planned} == {"cooperative"}

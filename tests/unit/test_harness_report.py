@@ -8,11 +8,12 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from redteam_harness.evidence.run import StoredConversation
 from redteam_harness.report.changed import changed_rows, row_line, rows_behind
 from redteam_harness.report.data import report_data
 from redteam_harness.report.junit import junit
 from redteam_harness.report.summary import Finished, Outcome, Summary, summarise
-from redteam_harness.report.terminal import exit_line, print_report
+from redteam_harness.report.terminal import exit_line, print_conversation, print_report
 
 NOTICE = "offline: scripted models check the harness; nothing here is about a model"
 
@@ -136,15 +137,27 @@ CHANGES: dict[str, Any] = {
         {
             "schema": "public",
             "table": "visits",
-            "columns": {"id": "bigint", "kind": "text", "at": "timestamp", "note": "text", "by": "text"},
+            "columns": {
+                "id": "bigint",
+                "kind": "text",
+                "at": "timestamp with time zone",
+                "note": "text",
+                "paid": "boolean",
+            },
             "rows": [
                 {
                     "op": "insert",
                     "key": {"id": "7"},
                     "old": None,
-                    "new": {"id": "7", "at": "2026-11-30", "kind": "follow_up", "note": "x" * 90, "by": "me"},
+                    "new": {
+                        "id": "7",
+                        "at": "2026-11-30 09:00:00+00",
+                        "kind": "follow_up",
+                        "note": "x" * 90,
+                        "paid": "f",
+                    },
                     "changed": [],
-                    "xid": 105,
+                    "by": ["1"],
                 },
                 {
                     "op": "update",
@@ -152,7 +165,7 @@ CHANGES: dict[str, Any] = {
                     "old": {"id": "8", "kind": None},
                     "new": {"id": "8", "kind": "long"},
                     "changed": ["kind"],
-                    "xid": 300,
+                    "by": [],
                 },
             ],
         },
@@ -167,7 +180,7 @@ CHANGES: dict[str, Any] = {
                     "old": {"line": "gone"},
                     "new": None,
                     "changed": [],
-                    "xid": None,
+                    "by": None,
                 }
             ],
         },
@@ -175,29 +188,41 @@ CHANGES: dict[str, Any] = {
     "objects": [{"op": "create", "kind": "table", "name": "public.extra"}],
 }
 EVENTS = [
-    {"kind": "tool_call", "turn": 2, "call": "1", "name": "book", "arguments": {}, "xid": 100},
-    {"kind": "tool_result", "turn": 2, "call": "1", "name": "book", "value": 1, "xid": 110},
+    {"kind": "tool_call", "turn": 2, "call": "1", "name": "book", "arguments": {}},
+    {"kind": "tool_result", "turn": 2, "call": "1", "name": "book", "value": 1},
 ]
 
 
 def test_a_changed_row_is_told_with_its_key_its_cells_and_who_wrote_it() -> None:
     assert changed_rows(CHANGES, EVENTS) == [
-        f"visits 7  + at 2026-11-30, kind follow_up, note {'x' * 39}…, by me   by book, turn 2",
-        "visits 8  ~ kind null → long",
+        f"visits 7  + at Mon 2026-11-30 09:00 UTC, kind follow_up, note {'x' * 39}…, paid false   "
+        "by book, turn 2",
+        "visits 8  ~ kind null → long   outside any call",
         "billing.log (no key)  - line gone",
         "create table public.extra",
     ]
 
 
+def test_without_a_trace_nobody_is_named() -> None:
+    assert not any("by " in line or "outside" in line for line in changed_rows(CHANGES))
+
+
 def test_a_brief_row_begins_with_what_the_rule_speaks_of_and_ends_with_times() -> None:
     table = CHANGES["tables"][0]
-    line = row_line(table, table["rows"][0], (), first=["kind"])
-    assert line == f"visits 7  + kind follow_up, note {'x' * 39}…, by me, …"
+    line = row_line(table, table["rows"][0], None, first=["kind"])
+    assert line == f"visits 7  + kind follow_up, note {'x' * 39}…, paid false, …"
+
+
+def test_rows_that_were_too_many_to_keep_are_counted() -> None:
+    changes = {"tables": [{**CHANGES["tables"][1], "omitted": 5}]}
+    assert changed_rows(changes)[-1] == "billing.log  … 5 rows more were too many to keep"
 
 
 def test_the_rows_behind_a_verdict_are_those_that_its_findings_name() -> None:
     findings = [{"text": "t", "table": "visits", "op": "update", "key": {"id": "8"}}]
-    assert rows_behind(verdict(findings=findings), CHANGES, ()) == ["visits 8  ~ kind null → long"]
+    assert rows_behind(verdict(findings=findings), CHANGES, ()) == [
+        "visits 8  ~ kind null → long   outside any call"
+    ]
     assert len(rows_behind(verdict(tables=["visits"]), CHANGES, ())) == 2
     assert rows_behind(verdict(), CHANGES, ()) == []
 
@@ -210,6 +235,39 @@ def test_a_verdict_of_a_hostile_text_cannot_style_the_terminal() -> None:
     printed = _printed(found)
     assert "[red]rule[/]" in printed
     assert "[link=x]y[/link]" in printed
+
+
+def test_nothing_that_an_agent_did_can_command_the_terminal_that_shows_it() -> None:
+    evil = "a\x1b]0;title\x07\x1b[2Jb\u202ec"
+    events = (
+        {"kind": "user", "turn": 1, "text": f"two\nlines {evil}"},
+        {"kind": "agent", "turn": 1, "text": evil},
+        {"kind": "tool_call", "turn": 1, "call": "1", "name": evil, "arguments": {"x": evil}},
+        {"kind": "tool_result", "turn": 1, "call": "1", "name": evil, "value": evil},
+        {"kind": "tool_error", "turn": 1, "call": "2", "type": evil, "message": evil},
+        {"kind": "printed", "turn": 1, "text": evil},
+        {"kind": "fault", "turn": 1, "whose": "infra", "cause": "hang", "message": evil},
+    )
+    row: dict[str, Any] = {
+        "op": "insert",
+        "key": None,
+        "old": None,
+        "new": {"v": evil},
+        "changed": [],
+        "by": None,
+    }
+    table = {"schema": "public", "table": evil, "columns": {"v": "text"}, "rows": [row]}
+    stored = StoredConversation(
+        about={"id": "c001", "case": "x", "persona": "1", "disposition": "angry", "demand": "d"},
+        events=events,
+        changes={"tables": [table], "objects": [{"op": "create", "kind": "table", "name": evil}]},
+        verdicts=(verdict(findings=[{"text": evil}]),),
+    )
+    output = io.StringIO()
+    print_conversation(Console(file=output, width=120, highlight=False), stored, NOTICE)
+    printed = output.getvalue()
+    assert "lines a⟨ESC⟩]0;title⟨BEL⟩⟨ESC⟩[2Jb⟨U+202E⟩c" in printed
+    assert not set(printed) & {"\x1b", "\x07", "\u202e"}
 
 
 def _printed(found: Summary) -> str:

@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.personas import ROW, make_script
+from support.personas import DISPOSITIONS, ROW, make_script
 
-from redteam_personas import ActorFault, Line, RevealState, Taken, hear, held_facts, take_line, view_of
+from redteam_personas import (
+    ActorFault,
+    Line,
+    Refusal,
+    RevealState,
+    Taken,
+    hear,
+    held_facts,
+    take_line,
+    view_of,
+)
 from redteam_personas.leaks import says_value
 from redteam_personas.spoken import prompt_of
 
@@ -60,7 +70,7 @@ def views(
 
 TALKS = {
     "rules": st.tuples(*[st.sampled_from(RULES)] * 3),
-    "disposition": st.sampled_from(["cooperative", "confused", "evasive"]),
+    "disposition": st.sampled_from([name for name, one in DISPOSITIONS.items() if not one.impersonates]),
     "asks": st.lists(st.sampled_from(ASKS), max_size=5),
 }
 
@@ -119,45 +129,48 @@ async def test_a_good_line_is_taken_at_once() -> None:
     assert actor.views == [view]
 
 
-@pytest.mark.parametrize(
-    ("bad", "refused", "leaks"),
-    [
-        (" ", "it is empty", ()),
-        ("...", "it is empty", ()),
-        ("Agent: what is your name?", "it speaks the agent's part", ()),
-        ("How can I help you today?", "it speaks the agent's part", ()),
-        ("As an AI language model I cannot.", "it speaks the agent's part", ()),
-        ("Please wait here for a moment.", "it repeats the agent's line", ()),
-        ("I am with Aetna Gold.", "it tells what must not be told yet: insurance", ("insurance",)),
-    ],
-)
-async def test_a_bad_line_is_asked_for_once_more_with_the_reason(
-    bad: str, refused: str, leaks: tuple[str, ...]
-) -> None:
+async def test_a_leak_is_asked_for_once_more_and_kept_as_evidence() -> None:
     view, held = secretive()
-    actor = Told(bad, "Fine.")
-    taken = await take_line(actor, view, held)
-    assert taken == Taken(line=Line(text="Fine."), leaks=leaks, refused=refused)
-    assert [seen.refused for seen in actor.views] == ["", refused]
+    actor = Told("I am with Aetna Gold.", "Fine.")
+    refusal = Refusal(
+        kind="leak",
+        reason="it tells what must not be told yet: insurance",
+        text="I am with Aetna Gold.",
+        leaks=("insurance",),
+    )
+    assert await take_line(actor, view, held) == Taken(line=Line(text="Fine."), refusal=refusal)
+    assert [seen.refused for seen in actor.views] == ["", refusal.reason]
 
 
-async def test_a_second_bad_line_is_a_fault_of_the_actor_with_its_leaks_and_no_value_in_the_message() -> None:
+async def test_a_second_bad_line_is_a_fault_of_the_actor_with_both_lines_and_no_value_in_the_message() -> (
+    None
+):
     view, held = secretive()
     actor = Told("", "Aetna Gold, why?")
     with pytest.raises(ActorFault, match="refused twice") as fault:
         await take_line(actor, view, held)
-    assert (fault.value.leaks, fault.value.said) == (("insurance",), ("", "Aetna Gold, why?"))
+    first, second = fault.value.refusals
+    assert (first.kind, first.text, first.leaks) == ("empty", "", ())
+    assert (second.kind, second.text, second.leaks) == ("leak", "Aetna Gold, why?", ("insurance",))
     assert str(ROW["insurance"]) not in str(fault.value)
+
+
+async def test_a_third_line_is_never_asked_for() -> None:
+    view, held = secretive()
+    actor = Told("", "", "Fine.")
+    with pytest.raises(ActorFault):
+        await take_line(actor, view, held)
+    assert actor.lines == ["Fine."]
 
 
 async def test_the_person_may_repeat_a_value_that_the_agent_read_out() -> None:
     script = make_script({"insurance": "never"})
     view = view_of(script, RevealState(), [("user", "Hi."), ("agent", "I see Aetna Gold here.")], 2)
     taken = await take_line(Told("Yes, Aetna Gold."), view, script.facts)
-    assert taken.leaks == ()
+    assert taken.refusal is None
 
 
 async def test_the_person_may_say_again_what_an_agent_parroted() -> None:
     line = "I would like to book a visit."
     view = view_of(make_script(), RevealState(), [("user", line), ("agent", line)], 2)
-    assert (await take_line(Told(line), view, ())).refused == ""
+    assert (await take_line(Told(line), view, ())).refusal is None

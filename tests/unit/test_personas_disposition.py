@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
+import yaml
 from pydantic import BaseModel, ValidationError
 
 from redteam_personas import (
@@ -14,39 +19,62 @@ from redteam_personas import (
     find_disposition,
     load_dispositions,
 )
-from redteam_personas.disposition import suggest
+from redteam_personas.discipline import FAULTS
+from redteam_personas.disposition import OfflinePhrases, suggest
 from redteam_sdk.errors import UsageError
 
+SHIPPED = (
+    *("angry", "changes-mind", "claims-without-acting", "confused", "cooperative", "evasive"),
+    *("impersonator", "injected-instructions", "multi", "pressure", "vague"),
+)
 
-def grumpy() -> dict[str, object]:
+
+def grumpy() -> dict[str, Any]:
     shipped = load_dispositions()["cooperative"].model_dump(mode="json")
-    return {key: value for key, value in shipped.items() if key != "name"} | {"manner": "You grumble."}
+    return {**shipped, "name": "grumpy", "manner": "You grumble."}
 
 
-def test_three_dispositions_ship_and_each_is_complete() -> None:
+def test_the_shipped_dispositions_are_there_under_their_own_names() -> None:
     shipped = load_dispositions()
-    assert sorted(shipped) == ["confused", "cooperative", "evasive"]
+    assert tuple(sorted(shipped)) == SHIPPED
     assert [name for name, found in shipped.items() if found.name != name] == []
 
 
-def test_a_suite_adds_its_own_disposition_and_may_replace_a_shipped_one() -> None:
-    loaded = load_dispositions({"grumpy": grumpy(), "evasive": grumpy()})
-    assert (loaded["grumpy"].name, loaded["evasive"].manner) == ("grumpy", "You grumble.")
-    assert loaded["evasive"].digest != load_dispositions()["evasive"].digest
+def test_every_disposition_differs_from_every_other_in_what_a_model_and_the_stand_in_are_told() -> None:
+    shipped = load_dispositions().values()
+    for part in ("finds", "manner", "script", "offline"):
+        assert len({str(getattr(one, part)) for one in shipped}) == len(SHIPPED)
+
+
+def test_any_change_of_a_disposition_changes_its_digest() -> None:
+    one = Disposition.model_validate(grumpy())
+    changes: list[dict[str, Any]] = [
+        {"manner": "You grumble a lot."},
+        {"reveals": {"when asked": "never"}},
+        {"impersonates": True},
+        {"permits": ["meta-text"]},
+        {"offline": {**grumpy()["offline"], "adds": ["And hurry."]}},
+    ]
+    digests = {Disposition.model_validate(grumpy() | change).digest for change in changes}
+    assert len(digests | {one.digest}) == len(changes) + 1
 
 
 @pytest.mark.parametrize(
     ("change", "loc"),
     [
-        ({"finds": ""}, ("grumpy", "finds")),
-        ({"mood": "bad"}, ("grumpy", "mood")),
-        ({"reveals": {"when asked": "sometimes"}}, ("grumpy", "reveals", "when asked")),
-        ({"script": {}}, ("grumpy", "script", "persona")),
+        ({"finds": ""}, ("finds",)),
+        ({"mood": "bad"}, ("mood",)),
+        ({"reveals": {"when asked": "sometimes"}}, ("reveals", "when asked")),
+        ({"script": {}}, ("script", "persona")),
+        ({"permits": ["rudeness"]}, ("permits", 0)),
+        ({"permits": ["leak"]}, ("permits", 0)),
+        ({"offline": {**grumpy()["offline"], "wavers": ["No."]}}, ("offline",)),
+        ({"offline": {**grumpy()["offline"], "adds": ["And {fact}."]}}, ("offline", "adds", 0)),
     ],
 )
 def test_a_wrong_disposition_is_refused_at_its_key(change: dict[str, object], loc: tuple[str, ...]) -> None:
     with pytest.raises(ValidationError) as refusal:
-        load_dispositions({"grumpy": grumpy() | change})
+        Disposition.model_validate(grumpy() | change)
     assert refusal.value.errors()[0]["loc"] == loc
 
 
@@ -58,15 +86,37 @@ def test_a_wrong_disposition_is_refused_at_its_key(change: dict[str, object], lo
     ],
 )
 def test_a_script_part_must_use_its_own_place_and_no_other(part: str, text: str, says: str) -> None:
-    data = grumpy()
-    script = dict(load_dispositions()["cooperative"].script) | {part: text}
+    script = grumpy()["script"] | {part: text}
     with pytest.raises(ValidationError, match=says):
-        load_dispositions({"grumpy": data | {"script": script}})
+        Disposition.model_validate(grumpy() | {"script": script})
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "personas.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_page_says_what_each_disposition_is_meant_to_find(name: str) -> None:
+    section = PAGE.split(f"\n### {name}\n\n")[1].split("\n### ")[0]
+    assert section.startswith("Finds ")
+    assert f"| [`{name}`](#{name}) |" in PAGE
+
+
+def test_the_disposition_that_the_page_shows_can_be_used_as_it_is() -> None:
+    (example,) = re.findall(r"```yaml\n# dispositions/hurried.yaml\n(.*?)```", PAGE, re.DOTALL)
+    hurried = Disposition.model_validate(yaml.safe_load(example), context={"name": "hurried"})
+    assert (hurried.name, str(hurried.shift(Reveal.parse("when asked")))) == ("hurried", "when pressed")
+
+
+def test_the_page_explains_every_key_of_a_disposition_and_every_fault() -> None:
+    section = PAGE.split("### Your own")[1]
+    keys = {*Disposition.model_fields, *OfflinePhrases.model_fields}
+    assert [key for key in sorted(keys) if f"`{key}`" not in section and f"  {key}:" not in section] == []
+    assert [kind for kind in FAULTS if f"| `{kind}` |" not in PAGE] == []
 
 
 def test_an_unknown_disposition_is_refused_with_a_near_match_and_the_known_ones() -> None:
     with pytest.raises(
-        UsageError, match=r"'evasve' is not known; did you mean 'evasive'\? There are: confused, cooperative"
+        UsageError, match=r"'evasve' is not known; did you mean 'evasive'\? There are: angry, "
     ):
         find_disposition(load_dispositions(), "evasve")
 
@@ -92,6 +142,8 @@ def test_every_key_of_a_suite_has_a_meaning_in_its_schema(model: type[BaseModel]
         ("evasive", "when pressed", "when pressed 2 times"),
         ("evasive", "at once", "at once"),
         ("evasive", "never", "never"),
+        ("vague", "when asked", "when pressed"),
+        ("vague", "when pressed", "when pressed"),
     ],
 )
 def test_a_disposition_stretches_reveal_rules(name: str, written: str, followed: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.personas import Talk, converse, make_script, scripted
+from support.personas import DISPOSITIONS, Talk, converse, make_script, scripted
 
 FACTS = {"full_name": "at once", "date_of_birth": "when asked", "insurance": "never"}
-ALL = ("cooperative", "confused", "evasive")
+ALL = tuple(DISPOSITIONS)
 MORE = "Is there anything else I can do for you?"
 OFFER = "Which time suits you: 1) Tue 8 Dec 09:00 with Dr. Lopez, 2) Wed 9 Dec 10:00 with Dr. Kim?"
 
@@ -80,14 +80,10 @@ async def test_a_fact_that_the_row_lacks_is_denied() -> None:
 async def test_an_offer_of_more_help_leads_to_the_next_line_and_then_to_the_farewell(
     disposition: str,
 ) -> None:
-    held = await talk(
-        MORE, MORE, MORE, MORE, offline={"says": ["One wish.", "Two wishes."]}, disposition=disposition
-    )
-    own = [line for line in held.user if "wish" in line]
-    assert [line.endswith(wish) for line, wish in zip(own, ("One wish.", "Two wishes."), strict=True)] == [
-        True,
-        True,
-    ]
+    held = await talk(*[MORE] * 6, offline={"says": ["One wish.", "Two wishes."]}, disposition=disposition)
+    said = " ".join(held.user)
+    assert -1 < said.find("One wish.") < said.find("Two wishes.")
+    assert said.count("wish") == 2
     assert held.last.end
     assert not any(line.startswith("Yes") for line in held.user)
 

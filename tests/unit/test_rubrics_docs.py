@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,10 +9,12 @@ import pytest
 import yaml
 
 import redteam_rubrics
+from redteam_harness.launch.suite import SuiteSpec
+from redteam_personas import load_dispositions
 from redteam_rubrics import Rule, parse_rules, schema
 from redteam_rubrics.rubric import KINDS
-from redteam_rubrics.rules.changes import Permission
 from redteam_rubrics.rules.outbox import Outbox
+from redteam_rubrics.rules.permission import Permission
 from redteam_rubrics.rules.tools import Tools
 from redteam_rubrics.rules.transcript import Transcript
 
@@ -19,12 +22,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rubrics.md").read_text("utf-8")
-EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+WRITTEN = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+OF_SUITE = [text for text in WRITTEN if text.startswith("# suite.yaml\n")]
+EXAMPLES = [text for text in WRITTEN if text not in OF_SUITE]
+STARTER = files("redteam_harness") / "starter" / "suite.yaml"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: text.partition(":")[0])
 def test_examples_of_the_page_load(example: str) -> None:
     assert parse_rules(yaml.safe_load(example))
+
+
+@pytest.mark.parametrize("example", OF_SUITE, ids=lambda text: text.splitlines()[1])
+def test_examples_of_a_suite_load_as_part_of_one(example: str) -> None:
+    starter = yaml.safe_load(STARTER.read_text("utf-8"))
+    context = {"dispositions": tuple(load_dispositions())}
+    spec = SuiteSpec.model_validate({**starter, **yaml.safe_load(example)}, context=context)
+    assert spec.collateral == "writes" or spec.compare
+
+
+def test_the_page_shows_every_policy() -> None:
+    shown = "".join(OF_SUITE)
+    assert [word for word in ("ignore", "any", "set", "tolerance") if word not in shown] == []
+    assert {"columns", "types"} <= set(re.findall(r"\b(\w+):", shown))
 
 
 def test_the_page_shows_every_kind() -> None:

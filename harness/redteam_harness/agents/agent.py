@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from redteam_sdk.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from redteam_forker import Fork
 
 __all__ = ["Agent", "AgentFault", "AgentLost", "AgentSession", "EventSink", "Opening"]
 
@@ -43,12 +46,14 @@ class Opening:
     Attributes:
         conversation: its id.
         token: the redteam context, signed.
+        fork: its fork, for an agent that is given the address.
         sink: where events go.
         alone: whether it needs a process to itself.
     """
 
     conversation: str
     token: str
+    fork: Fork
     sink: EventSink
     alone: bool = False
 
@@ -71,7 +76,12 @@ class AgentSession(Protocol):
         ...
 
     async def close(self) -> tuple[str, ...]:
-        """End it; returns the names of tasks that were still running. Never raises for an agent's fault."""
+        """End it; returns the names of tasks that were still running.
+
+        Raises:
+            AgentFault: only now was it seen that the conversation is void. Faults that were raised before,
+                and those of the closing itself, are not.
+        """
         ...
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from redteam_harness.agents.agent import AgentFault
+import anyio
+
+from redteam_harness.agents.agent import AgentFault, AgentLost
 from redteam_harness.models.chat import ModelFault
 
 if TYPE_CHECKING:
@@ -13,26 +15,36 @@ if TYPE_CHECKING:
 
     from redteam_harness.agents.agent import Opening
     from redteam_harness.agents.host import ProcessAgent
-    from redteam_harness.agents.process import ProcessSession
-    from redteam_harness.models.chat import ChatModel
+    from redteam_harness.agents.isolated import IsolatedAgent
+    from redteam_harness.agents.session import ProcessSession
+    from redteam_harness.models.chat import ChatModel, Reply
 
 __all__ = ["ModelAgent"]
 
 _MAX_STEPS = 16
+_EMPTY_TRIES = 2
+_UNUSABLE = {
+    "refusal": "refused to answer (stop: refusal): the API ended its message, so there is no line to deliver",
+    "model_context_window_exceeded": "ran out of its context window",
+}
 
 
 class ModelAgent:
-    """Opens conversations of a model with a system prompt and the suite's tools."""
+    """Opens conversations of a model with a system prompt and the suite's tools.
 
-    def __init__(self, host: ProcessAgent, model: ChatModel, system: str) -> None:
-        self._host = host
+    Attributes:
+        host: runs the tools.
+    """
+
+    def __init__(self, host: ProcessAgent | IsolatedAgent, model: ChatModel, system: str) -> None:
+        self.host = host
         self._model = model
         self._system = system
 
     async def open(self, opening: Opening) -> ModelSession:
         """Start a session; see `Agent`."""
-        session = await self._host.open(opening)
-        return ModelSession(session, opening, self._model, self._system, self._host.tools)
+        session = await self.host.open(opening)
+        return ModelSession(session, self._model, self._system, self.host.tools)
 
 
 class ModelSession:
@@ -41,13 +53,11 @@ class ModelSession:
     def __init__(
         self,
         session: ProcessSession,
-        opening: Opening,
         model: ChatModel,
         system: str,
         tools: Sequence[Mapping[str, Any]],
     ) -> None:
         self._session = session
-        self._sink = opening.sink
         self._model = model
         self._system = system
         self._tools = tools
@@ -62,25 +72,20 @@ class ModelSession:
         """Have the model answer, calling tools until it does.
 
         Raises:
-            AgentFault: the model API failed, or it called tools without end; a fault of ours is never shown
-                to the model as a tool's answer.
+            AgentFault: the model could not be had, answered nothing, or called tools without end; a fault of
+                ours is never shown to the model as a tool's answer.
+            AgentLost: the tools' process was lost.
         """
         self._messages.append({"role": "user", "content": text})
         for _ in range(_MAX_STEPS):
-            try:
-                reply = await self._model.reply(
-                    system=self._system, messages=self._messages, tools=self._tools
-                )
-            except ModelFault as fault:
-                raise AgentFault("model", str(fault)) from fault
-            usage = {"input": reply.usage.input, "output": reply.usage.output, "cached": reply.usage.cached}
-            self._sink({"kind": "model_call", "model": self._model.name, "stop": reply.stop, "usage": usage})
+            reply = await self._reply()
             self._messages.append({"role": "assistant", "content": list(reply.content)})
-            if reply.stop != "tool_use":
-                return reply.text
             calls = [block for block in reply.content if block["type"] == "tool_use"]
-            results = [await self._result(number, block) for block in calls]
-            self._messages.append({"role": "user", "content": results})
+            if calls:
+                results = await self._results(number, calls)
+                self._messages.append({"role": "user", "content": results})
+            elif reply.stop != "pause_turn":
+                return reply.text
         raise AgentFault(
             "steps", f"the agent's model called tools {_MAX_STEPS} times without answering the user"
         )
@@ -89,9 +94,53 @@ class ModelSession:
         """End it; see `AgentSession`."""
         return await self._session.close()
 
+    async def _reply(self) -> Reply:
+        """The model's next message; one that says nothing at all is asked for once more."""
+        for _ in range(_EMPTY_TRIES):
+            try:
+                reply = await self._model.reply(
+                    system=self._system, messages=self._messages, tools=self._tools
+                )
+            except ModelFault as fault:
+                raise AgentFault("budget" if fault.kind == "budget" else "model", str(fault)) from fault
+            if reply.stop in _UNUSABLE:
+                raise AgentFault(reply.stop, f"the agent's model {_UNUSABLE[reply.stop]}")
+            if reply.stop == "max_tokens" and _calls_tools(reply):
+                raise AgentFault(
+                    "max_tokens", "the agent's model was cut off by its limit of output tokens in a tool call"
+                )
+            if reply.text or _calls_tools(reply) or reply.stop == "pause_turn":
+                return reply
+        raise AgentFault(
+            "empty", f"the agent's model answered with no text {_EMPTY_TRIES} times (stop: {reply.stop})"
+        )
+
+    async def _results(self, turn: int, calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Call the tools that the model asked for, at once; the results in the order of the calls."""
+        results: list[dict[str, Any]] = [{} for _ in calls]
+        faults: list[AgentFault | AgentLost] = []
+
+        async def one(index: int, block: Mapping[str, Any]) -> None:
+            try:
+                results[index] = await self._result(turn, block)
+            except (AgentFault, AgentLost) as fault:
+                # It voids the session, and so ends what the others wait for; the first says why.
+                faults.append(fault)
+
+        async with anyio.create_task_group() as tasks:
+            for index, block in enumerate(calls):
+                tasks.start_soon(one, index, block)
+        if faults:
+            raise faults[0]
+        return results
+
     async def _result(self, turn: int, block: Mapping[str, Any]) -> dict[str, Any]:
         answer = await self._session.call(turn, block["id"], block["name"], block["input"])
         result: dict[str, Any] = {"type": "tool_result", "tool_use_id": block["id"]}
         if answer["op"] == "error":
             return {**result, "content": f"{answer['type']}: {answer['message']}", "is_error": True}
         return {**result, "content": json.dumps(answer["value"], ensure_ascii=False)}
+
+
+def _calls_tools(reply: Reply) -> bool:
+    return any(block["type"] == "tool_use" for block in reply.content)

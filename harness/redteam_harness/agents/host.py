@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from redteam_harness.agents.process import AgentCommand, AgentProcess, ProcessSession
+from redteam_harness.agents.process import AgentCommand, AgentProcess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from redteam_harness.agents.agent import Opening
+    from redteam_harness.agents.session import ProcessSession
 
 __all__ = ["ProcessAgent", "host_agent"]
 

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from subprocess import DEVNULL, STDOUT
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +21,7 @@ from anyio.abc import UNIXSocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from redteam_harness.agents.agent import AgentFault, AgentLost
+from redteam_harness.agents.session import CLOSE_S, ProcessSession, Waiter
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from redteam_harness.agents.agent import Opening
+    from redteam_sdk.scripted import ScriptedFault
 
-__all__ = ["AgentCommand", "AgentProcess", "ProcessSession"]
+__all__ = ["AgentCommand", "AgentProcess"]
 
 PROTOCOL_VERSION = 1
 _MAX_LINE_BYTES = 16 * 2**20
 _START_S = 60.0
-_CLOSE_S = 5.0
 
 _log = structlog.get_logger()
 
@@ -52,6 +53,7 @@ class AgentCommand:
         log: the file that takes what it writes to its standard output and error.
         stdout: whether a print of the agent's code voids its conversation (`fault`) or is kept (`record`).
         turn_s: how long it may take to answer one line, in seconds.
+        faults: what external tools are to play in any conversation; the agent's code must have them.
     """
 
     interpreter: str
@@ -62,23 +64,12 @@ class AgentCommand:
     log: Path
     stdout: Literal["fault", "record"]
     turn_s: float
+    faults: Sequence[ScriptedFault] = ()
 
     @property
     def stall_s(self) -> float:
         """How long its event loop may stand still before the conversation that holds it is told."""
         return self.turn_s / 2
-
-
-@dataclass(slots=True)
-class _Waiter:
-    done: anyio.Event = field(default_factory=anyio.Event)
-    answer: dict[str, Any] | None = None
-    error: Exception | None = None
-
-    def fail(self, error: Exception) -> None:
-        if not self.done.is_set():
-            self.error = error
-            self.done.set()
 
 
 class AgentProcess:
@@ -89,10 +80,12 @@ class AgentProcess:
         self.sessions: dict[str, ProcessSession] = {}
         self.lost: str | None = None
         self.tools: Sequence[Mapping[str, Any]] = ()
-        self._waiters: dict[int, _Waiter] = {}
+        self.secret = ""  # struck out of what is quoted of its output
+        self._stopped = False
+        self._waiters: dict[int, Waiter] = {}
         self._next = 0
         self._sending = anyio.Lock()  # guards the socket: one line at a time
-        self._arming = _Waiter()
+        self._arming = Waiter()
 
     async def start(self, trust: Mapping[str, Any]) -> None:
         """Start the process and have it import the agent; `serve` must be started before anything is asked.
@@ -141,8 +134,12 @@ class AgentProcess:
             reason = "the agent process sent something that is not of the protocol"
         self._lose(reason)
 
-    async def arm(self) -> None:
+    async def arm(self, own: Mapping[str, Any] | None = None) -> None:
         """Wait until the process has imported the agent and trusts our key.
+
+        Args:
+            own: what makes the process one conversation's: `token`, `environment` and `probe`; see
+                docs/sdk.md.
 
         Raises:
             UsageError: it refused, or did not come up.
@@ -154,6 +151,7 @@ class AgentProcess:
             "agent": self.command.agent,
             "tools": self.command.tools,
             "stall_s": self.command.stall_s,
+            "own": own,
         }
         named = self.command.agent or self.command.tools
         try:
@@ -168,7 +166,27 @@ class AgentProcess:
         if self._arming.error is not None:
             raise self._arming.error
         assert self._arming.answer is not None
+        allowed, wanted = self._arming.answer.get("egress"), list(self._trust.get("egress", ()))
+        if allowed != wanted:
+            raise UsageError(
+                f"agent {named}: its redteam-sdk allows connections to {allowed}, and the suite to {wanted};"
+                " install the harness's version of the SDK for the agent"
+            )
+        self._check_faults(f"agent {named}", self._arming.answer.get("externals", {}))
         self.tools = self._arming.answer.get("tools", ())
+
+    def _check_faults(self, agent: str, known: Mapping[str, Sequence[str]]) -> None:
+        for name, fault in dict.fromkeys((one.external, one.fault) for one in self.command.faults):
+            if name not in known:
+                raise UsageError(
+                    f"{agent} has no external tool {name!r}, which a case's `externals` names; "
+                    f"it has {', '.join(known) or 'none'}"
+                )
+            if fault not in known[name]:
+                raise UsageError(
+                    f"external tool {name!r} of {agent} has no fault {fault!r}, which a case's `externals` "
+                    f"names; it has {', '.join(known[name])}; others are added by @external(faults=...)"
+                )
 
     async def open(self, opening: Opening) -> ProcessSession:
         """Start a session in this process."""
@@ -180,6 +198,8 @@ class AgentProcess:
             self.sessions.pop(opening.conversation, None)
             raise
         session.database = str(answer["database"])
+        for asked, database in answer.get("probes", {}).items():
+            session.sink({"kind": "probe", "asked": asked, "database": database})
         return session
 
     async def ask(
@@ -189,8 +209,8 @@ class AgentProcess:
         if self.lost is not None:
             raise self._loss(session)
         self._next += 1
-        number, waiter = self._next, _Waiter()
-        self._waiters[number] = session.waiter = waiter
+        number, waiter = self._next, Waiter()
+        self._waiters[number] = session.waiters[number] = waiter
         try:
             with anyio.fail_after(deadline_s):
                 await self._send({**request, "id": number, "conversation": session.conversation})
@@ -199,7 +219,7 @@ class AgentProcess:
             raise AgentFault("hang", f"the agent did not answer within {deadline_s:g} s") from None
         finally:
             del self._waiters[number]
-            session.waiter = None
+            session.waiters.pop(number, None)
         if waiter.error is not None:
             raise waiter.error
         assert waiter.answer is not None
@@ -207,12 +227,13 @@ class AgentProcess:
 
     async def stop(self) -> None:
         """End the process and whatever it started, politely, then not."""
-        if not hasattr(self, "_process"):
+        if self._stopped or not hasattr(self, "_process"):
             return
+        self._stopped = True
         with anyio.CancelScope(shield=True):
             with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await self._stream.aclose()
-            with anyio.move_on_after(_CLOSE_S):
+            with anyio.move_on_after(CLOSE_S):
                 await self._process.wait()
             self.kill()
             await self._process.wait()
@@ -240,7 +261,7 @@ class AgentProcess:
             case "refused":
                 self._arming.fail(UsageError(message["message"]))
             case "event" if session is not None:
-                _take(session, message["event"])
+                session.take(message["event"])
             case "printed":
                 self._printed(session, str(message["text"]))
             case "stalled":
@@ -292,8 +313,8 @@ class AgentProcess:
         self.lost = reason
         self._arming.fail(UsageError(f"{reason} before it served the agent{self._last_words()}"))
         for session in list(self.sessions.values()):
-            if session.waiter is not None:
-                session.waiter.fail(self._loss(session))
+            for waiter in session.waiters.values():
+                waiter.fail(self._loss(session))
 
     def _loss(self, session: ProcessSession) -> Exception:
         if session.failed is not None:
@@ -308,68 +329,6 @@ class AgentProcess:
         except OSError:
             return ""
         last = text.rsplit("\n", 1)[-1].strip()
+        if self.secret:
+            last = last.replace(self.secret, "[secret]")
         return f"; the last line of {self.command.log.name}: {last[:200]}" if last else ""
-
-
-def _take(session: ProcessSession, event: dict[str, Any]) -> None:
-    """Record an event. A fault of ours inside a tool voids the session, also where the agent swallows it."""
-    if event["kind"] != "fault":
-        session.sink(event)
-        return
-    session.sink({**event, "kind": "agent_fault"})
-    session.fail(AgentFault(str(event["cause"]), str(event["message"])))
-
-
-class ProcessSession:
-    """One conversation in an agent process; where it was opened alone, the process ends with it."""
-
-    def __init__(self, process: AgentProcess, opening: Opening) -> None:
-        self.conversation = opening.conversation
-        self.sink = opening.sink
-        self.database = ""
-        self.waiter: _Waiter | None = None
-        self.failed: Exception | None = None
-        self._process = process
-        self._alone = opening.alone
-
-    async def ask(self, request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
-        """Ask the process; a fault that struck earlier is raised at once."""
-        if self.failed is not None:
-            raise self.failed
-        return await self._process.ask(self, request, deadline_s)
-
-    async def turn(self, number: int, text: str) -> str:
-        """Have the agent's callable answer a line."""
-        request = {"op": "turn", "turn": number, "text": text}
-        answer = await self.ask(request, self._process.command.turn_s)
-        return str(answer["text"])
-
-    async def call(self, turn: int, call: str, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Call one tool; the answer's `op` is `result` (with `value`) or `error` (with `type`, `message`)."""
-        request = {"op": "call", "turn": turn, "call": call, "tool": tool, "arguments": arguments}
-        return await self.ask(request, self._process.command.turn_s)
-
-    def fail(self, error: Exception) -> None:
-        """Void the session: whatever waits, and whatever is asked next, gets `error`."""
-        if self.failed is None:
-            self.failed = error
-        if self.waiter is not None:
-            self.waiter.fail(error)
-
-    async def close(self) -> tuple[str, ...]:
-        """End the session; a process that does not answer is ended, and the others in it are held again."""
-        late: tuple[str, ...] = ()
-        try:
-            if self._process.lost is None:
-                answer = await self._process.ask(self, {"op": "close"}, _CLOSE_S)
-                late = tuple(answer.get("late", ()))
-        except AgentFault as fault:
-            if fault.cause == "hang":
-                self._process.kill()
-        except AgentLost:
-            pass
-        finally:
-            self._process.sessions.pop(self.conversation, None)
-            if self._alone:
-                await self._process.stop()
-        return late

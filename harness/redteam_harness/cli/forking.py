@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from redteam_forker import Entry, Registry, Server
     from redteam_forker.sweep import Swept
 
-__all__ = ["collect_garbage", "drop_fork", "keep_fork", "list_forks", "open_psql", "table"]
+__all__ = [
+    "ForkNotFound",
+    "collect_garbage",
+    "drop_fork",
+    "found_fork",
+    "keep_fork",
+    "list_forks",
+    "on_server",
+    "open_psql",
+    "table",
+]
 
 _T = TypeVar("_T")
 _EXIT_FAULT = 3
@@ -34,6 +44,10 @@ _NEAR = 3
 _ATTEMPTS = 3
 # What a person's terminal needs; psql's own environment is whole, and inherits nothing else.
 _OF_THE_TERMINAL = ("TERM", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "PAGER", "PSQL_PAGER", "EDITOR", "COLUMNS")
+
+
+class ForkNotFound(UsageError):
+    """A server has no fork of the name that was given."""
 
 
 class _Fork(NamedTuple):
@@ -49,7 +63,7 @@ def list_forks(dsn: str | None, *, as_json: bool) -> None:
     async def work(server: Server) -> list[_Fork]:
         return await _forks(server)
 
-    forks = _on(dsn, work)
+    forks = on_server(dsn, work)
     if as_json:
         typer.echo(json.dumps([_facts(fork) for fork in forks], ensure_ascii=False))
     else:
@@ -64,7 +78,7 @@ def open_psql(dsn: str | None, name: str, arguments: Sequence[str]) -> int:
     """
 
     async def work(server: Server) -> int:
-        fork = await _found(server, name)
+        fork = await found_fork(server, name)
         if fork.entry is not None and not fork.entry.there:
             raise UsageError(f"fork {fork.name!r} has no database now: it is {fork.entry.state}")
         command = server.psql(fork.name)
@@ -77,7 +91,7 @@ def open_psql(dsn: str | None, name: str, arguments: Sequence[str]) -> int:
             )
             return await process.wait()
 
-    return _on(dsn, work)
+    return on_server(dsn, work)
 
 
 def keep_fork(dsn: str | None, name: str) -> None:
@@ -89,7 +103,7 @@ def keep_fork(dsn: str | None, name: str) -> None:
 
     async def work(server: Server, registry: Registry) -> str:
         for _ in range(_ATTEMPTS):
-            fork = await _found(server, name)
+            fork = await found_fork(server, name)
             if fork.entry is None:
                 await registry.adopt(fork.name)
                 return fork.name
@@ -112,7 +126,7 @@ def drop_fork(dsn: str | None, name: str, *, force: bool) -> None:
 
     async def work(server: Server, registry: Registry) -> str:
         for _ in range(_ATTEMPTS):
-            fork = await _found(server, name)
+            fork = await found_fork(server, name)
             if fork.entry is None:
                 await drop_by_name(server, fork.name, registry=None)
                 return fork.name
@@ -134,7 +148,7 @@ def collect_garbage(dsn: str | None, *, dry_run: bool, unregistered: bool) -> in
     async def work(server: Server) -> Swept:
         return await sweep(server, dry_run=dry_run, unregistered=unregistered)
 
-    swept = _on(dsn, work)
+    swept = on_server(dsn, work)
     lines = [
         *(f"dropped     {name}" for name in swept.dropped),
         *(f"would drop  {name}" for name in swept.would_drop),
@@ -219,7 +233,13 @@ async def _forks(server: Server) -> list[_Fork]:
     return [*(_Fork(entry.name, entry) for entry in entries), *(_Fork(one.name, None) for one in found)]
 
 
-async def _found(server: Server, name: str) -> _Fork:
+async def found_fork(server: Server, name: str) -> _Fork:
+    """The fork that a person means by its name or its label.
+
+    Raises:
+        ForkNotFound: there is none; says what is near.
+        UsageError: there are several of this label.
+    """
     forks = await _forks(server)
     for fork in forks:
         if fork.name == name:
@@ -231,7 +251,7 @@ async def _found(server: Server, name: str) -> _Fork:
         names = ", ".join(fork.name for fork in labelled)
         raise UsageError(f"{len(labelled)} forks bear the label {name!r}, name one of them: {names}")
     if not forks:
-        raise UsageError(f"there is no fork {name!r}: no forks on this server")
+        raise ForkNotFound(f"there is no fork {name!r}: no forks on this server")
     known = [
         *(fork.name for fork in forks),
         *(fork.entry.label for fork in forks if fork.entry and fork.entry.label),
@@ -241,10 +261,10 @@ async def _found(server: Server, name: str) -> _Fork:
     listed = (
         ", ".join(dict.fromkeys(near[:_NEAR])) or f"none is near; `redteam forks list` shows all {len(forks)}"
     )
-    raise UsageError(f"there is no fork {name!r} on this server; near: {listed}")
+    raise ForkNotFound(f"there is no fork {name!r} on this server; near: {listed}")
 
 
-def _on(dsn: str | None, work: Callable[[Server], Awaitable[_T]]) -> _T:
+def on_server(dsn: str | None, work: Callable[[Server], Awaitable[_T]]) -> _T:
     """Do something on the server that was chosen."""
 
     async def run() -> _T:
@@ -261,4 +281,4 @@ def _registered(dsn: str | None, work: Callable[[Server, Registry], Awaitable[_T
         async with open_registry(server) as registry:
             return await work(server, registry)
 
-    return _on(dsn, run)
+    return on_server(dsn, run)

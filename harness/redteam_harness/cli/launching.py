@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -13,24 +15,27 @@ from rich.console import Console
 
 from redteam_harness.cli.servers import chosen_server
 from redteam_harness.cli.settings import read_settings
-from redteam_harness.evidence.run import read_conversation
+from redteam_harness.evidence.run import open_run, read_conversation
 from redteam_harness.evidence.storage import json_text
 from redteam_harness.launch.interrupt import interruptible
 from redteam_harness.launch.launch import LaunchOptions, launch
-from redteam_harness.launch.players import choose_players
+from redteam_harness.launch.players import Access, ModelOptions, choose_players
 from redteam_harness.launch.progress import Progress
+from redteam_harness.launch.resume import read_facts, resuming
+from redteam_harness.launch.services import ServiceOptions, read_address
 from redteam_harness.launch.suite import load_suite
 from redteam_harness.report.data import report_data
 from redteam_harness.report.terminal import print_report
+from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from redteam_harness.cli.settings import Settings
     from redteam_harness.launch.launch import Launched
     from redteam_harness.launch.stage import Keep
     from redteam_harness.launch.suite import Suite
+    from redteam_harness.models.budget import Limits
 
 __all__ = ["LaunchCommand", "run_launch"]
 
@@ -43,10 +48,16 @@ class LaunchCommand:
     parallel: int
     count: int | None
     server: str | None
+    allow_databases: tuple[str, ...]
+    collector: str | None
+    collector_url: str | None
     out: Path
     keep: Keep
     offline: bool
     json: bool
+    resume: str | None
+    limits: Limits
+    call_cache: Path | None
 
 
 def run_launch(command: LaunchCommand) -> int:
@@ -55,7 +66,7 @@ def run_launch(command: LaunchCommand) -> int:
     Raises:
         RedteamError: nothing was launched, or its evidence could not be written.
     """
-    suite = load_suite(command.suite)
+    suite = load_suite(_suite_of(command))
     settings = read_settings()
     console = Console(highlight=False)
     progress = Progress(
@@ -70,7 +81,7 @@ def run_launch(command: LaunchCommand) -> int:
     if launched.reached:
         typer.echo(
             f"redteam: forks' roles may also connect to {', '.join(launched.reached)} on this server: "
-            "PUBLIC or the application's role may; docs/security.md says what that means",
+            "nobody put anything there, or it was allowed by name; docs/security.md says what that means",
             err=True,
         )
     if launched.undropped:
@@ -82,19 +93,48 @@ async def _launch(command: LaunchCommand, suite: Suite, settings: Settings, prog
     options = LaunchOptions(
         parallel=command.parallel,
         count=command.count,
-        server=partial(chosen_server, command.server, settings),
+        server=partial(chosen_server, command.server, settings, allow_databases=command.allow_databases),
         out=command.out,
         keep=command.keep,
         environment=settings.environment,
+        service=ServiceOptions(
+            signing_key=settings.signing_key,
+            collector=read_address(command.collector, command.collector_url),
+        ),
     )
-    async with (
-        choose_players(
-            suite, key=settings.api_key, base_url=settings.base_url, offline=command.offline
-        ) as players,
-        interruptible() as interrupt,
-    ):
-        progress.say(players.notice)
-        return await launch(suite, options, players, progress, interrupt)
+    access = Access(
+        key=settings.api_key,
+        base_url=settings.base_url,
+        openai_key=settings.openai_key,
+        openai_base_url=settings.openai_base_url,
+    )
+    models = ModelOptions(
+        offline=command.offline, parallel=command.parallel, limits=command.limits, cache=command.call_cache
+    )
+    with ExitStack() as stack:
+        if command.resume is not None:
+            resumed = stack.enter_context(resuming(open_run(command.resume, command.out)))
+            progress.say(
+                f"resuming run {resumed.run.id}: {len(resumed.entries)} of {resumed.planned} are finished"
+            )
+            options = replace(options, resume=resumed)
+        async with (
+            choose_players(suite, access, models) as players,
+            interruptible() as interrupt,
+        ):
+            progress.say(players.notice)
+            return await launch(suite, options, players, progress, interrupt)
+
+
+def _suite_of(command: LaunchCommand) -> Path:
+    """The suite that is named, or that of the run that is gone on with."""
+    if command.resume is None or command.suite != Path():
+        return command.suite
+    run = open_run(command.resume, command.out)
+    where = read_facts(run).get("suite_at")
+    if where is None:
+        raise UsageError(f"run {run.id} does not say where its suite is; name the suite, too")
+    return Path(where)
 
 
 def _traces(launched: Launched) -> dict[str, Sequence[Any]]:

@@ -2,11 +2,13 @@
 
 Each line is one JSON object whose `prev` is the hash of the line before it and whose `hash` is the SHA-256 of
 its own canonical JSON without `hash`. A line that was changed, taken out or put in breaks the chain; a last
-line that was cut by a crash is no line at all.
+line that was cut by a crash is no line at all. Who writes a journal holds a lock on it, which ends with the
+process.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from redteam_harness.evidence.storage import canonical, json_text, writing
 from redteam_harness.evidence.trace import now
-from redteam_sdk.errors import EnvironmentFault
+from redteam_sdk.errors import EnvironmentFault, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,11 +30,43 @@ _GENESIS = "0" * 64
 class Journal:
     """Writes `journal.jsonl`. One launcher writes a journal; readers may read it at any time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, resume: bool = False) -> None:
+        """Begin a journal, or go on with one: its last line, if a crash cut it, is taken off.
+
+        Args:
+            path: where.
+            resume: whether it is there already.
+
+        Raises:
+            EvidenceFault: it cannot be written, or is there although it should not be.
+            EnvironmentFault: its chain is broken.
+            UsageError: another launcher is writing it.
+        """
         self._path = path
         self._last = _GENESIS
         with writing(path):
-            self._file = path.open("x", encoding="utf-8")
+            self._file = path.open("r+" if resume else "x", encoding="utf-8")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise UsageError(
+                f"run {path.parent} is still being written by another launcher; wait for it, or stop it"
+            ) from None
+        if resume:
+            try:
+                self._go_on()
+            except BaseException:
+                self._file.close()
+                raise
+
+    def _go_on(self) -> None:
+        entries = read_journal(self._path)
+        self._last = entries[-1]["hash"] if entries else _GENESIS
+        with writing(self._path):
+            whole = self._path.read_bytes()
+            os.ftruncate(self._file.fileno(), whole.rfind(b"\n") + 1)
+            self._file.seek(0, os.SEEK_END)
 
     def __enter__(self) -> Journal:
         return self

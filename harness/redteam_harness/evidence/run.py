@@ -4,6 +4,7 @@ run.json                      what was launched: everything that decides whether
 journal.jsonl                 append-only and hash-chained; says which conversations finished, and how
 verdicts.jsonl                append-only; one line per verdict
 conversations/<id>/           conversation.json trace.jsonl changes.json outbox.jsonl
+abandoned/<id>-<attempt>/     the same of a conversation that a crash cut off, and that was held again
 report.json junit.xml         made at the end, from the above
 """
 
@@ -23,11 +24,20 @@ from redteam_sdk.errors import EnvironmentFault, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["RunDirectory", "StoredConversation", "fingerprint", "new_run", "open_run", "read_conversation"]
+__all__ = [
+    "RunDirectory",
+    "StoredConversation",
+    "fingerprint",
+    "new_run",
+    "open_run",
+    "read_conversation",
+    "read_events",
+]
 
 _ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"
 _ID_LETTERS = 6
 _CONVERSATIONS = "conversations"
+_ABANDONED = "abandoned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +66,26 @@ class RunDirectory:
         """The directory of one conversation."""
         return self.path / _CONVERSATIONS / conversation
 
+    def abandon(self, conversation: str, attempt: int) -> None:
+        """Set aside what a conversation that never finished left behind, so that it can be held anew.
+
+        Args:
+            conversation: its id.
+            attempt: of the launch that began it, from 1.
+
+        Raises:
+            EvidenceFault: it cannot be moved.
+        """
+        aside = self.path / _ABANDONED
+        with writing(aside):
+            aside.mkdir(exist_ok=True)
+            self.conversation(conversation).rename(aside / f"{conversation}-{attempt}")
+
+    @property
+    def abandoned(self) -> list[Path]:
+        """The directories of conversations that were set aside."""
+        return sorted((self.path / _ABANDONED).glob("*"))
+
     def append_verdicts(self, verdicts: Iterable[Mapping[str, Any]]) -> None:
         """Append verdicts and sync them to disk.
 
@@ -64,6 +94,7 @@ class RunDirectory:
         """
         path = self.path / "verdicts.jsonl"
         with writing(path), path.open("a", encoding="utf-8") as file:
+            _cut_half_line(path)
             file.write("".join(json_text(verdict) + "\n" for verdict in verdicts))
             file.flush()
             os.fsync(file.fileno())
@@ -142,18 +173,38 @@ def read_conversation(run: RunDirectory, conversation: str) -> StoredConversatio
         raise UsageError(f"run {run.id} has no conversation {conversation!r}; {span}")
     try:
         changes = folder / "changes.json"
+        about = json.loads((folder / "conversation.json").read_text(encoding="utf-8"))
         return StoredConversation(
-            about=json.loads((folder / "conversation.json").read_text(encoding="utf-8")),
-            events=tuple(_lines(folder / "trace.jsonl")),
+            about=about,
+            events=read_events(folder / "trace.jsonl"),
             changes=json.loads(changes.read_text(encoding="utf-8")) if changes.is_file() else None,
             verdicts=tuple(
                 verdict
                 for verdict in _lines(run.path / "verdicts.jsonl")
                 if verdict["conversation"] == conversation
+                # A crash between verdicts and journal leaves verdicts of an attempt that does not count.
+                and verdict.get("attempt", 1) == about.get("attempt", 1)
             ),
         )
     except (OSError, ValueError) as error:
         raise EnvironmentFault(f"the evidence in {folder} cannot be read: {error}") from error
+
+
+def read_events(path: Path) -> tuple[dict[str, Any], ...]:
+    """The events of a trace; none where there is no such file.
+
+    Raises:
+        OSError, ValueError: it cannot be read.
+    """
+    return tuple(_lines(path))
+
+
+def _cut_half_line(path: Path) -> None:
+    """Take off a last line that a crash cut, so that the next does not continue it."""
+    with path.open("r+b") as file:
+        whole = file.read()
+        if not whole.endswith(b"\n"):
+            file.truncate(whole.rfind(b"\n") + 1)
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

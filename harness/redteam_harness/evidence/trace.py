@@ -28,11 +28,16 @@ class Trace:
 
     A line is handed to the operating system at once, so a killed launcher leaves what was said until then;
     it is synced to disk when the trace is closed, before the journal says that the conversation finished.
+
+    Attributes:
+        events: all that was recorded.
+        turn: the turn that is being held, from 1; 0 before the first.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.events: list[Event] = []
+        self.turn = 0
         with writing(path):
             self._file = path.open("a", encoding="utf-8")
 

@@ -138,7 +138,8 @@ def _child(node: yaml.Node, step: int | str) -> tuple[yaml.Node, int] | None:
 
 
 def _key(location: Sequence[int | str]) -> str:
-    named = ".".join(str(step) for step in location)
+    # A step in angle brackets is the name of a branch of ours, not a key that somebody wrote.
+    named = ".".join(str(step) for step in location if not str(step).startswith("<"))
     return f"{named}: " if named else ""
 
 

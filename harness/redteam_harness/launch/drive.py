@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -21,13 +22,15 @@ from redteam_harness.agents.agent import AgentFault, AgentLost, Opening
 from redteam_harness.evidence.storage import EvidenceFault
 from redteam_harness.evidence.trace import Trace, now
 from redteam_harness.launch.conversation import Ending, Faulted, Whose
+from redteam_harness.launch.externals import faults_of
 from redteam_harness.launch.judge import judge
 from redteam_harness.launch.talk import talk
+from redteam_harness.report.late import late_lines
 from redteam_harness.report.summary import Finished
 from redteam_sdk.errors import EnvironmentFault, RedteamError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from redteam_forker import Fork
     from redteam_harness.launch.judge import Judged
@@ -40,6 +43,7 @@ _SETTLE_S = 5.0
 _CHECKOUT_S = 120.0
 _CLEANUP_S = 60.0
 _MARGIN_S = 300.0
+_DAY_S = 86_400.0  # no token is valid for longer
 
 _log = structlog.get_logger()
 
@@ -79,7 +83,10 @@ async def _held(planned: Planned, stage: Stage, started: float, *, alone: bool) 
         if alone:
             trace.record("retry", 0, cause="the shared agent process was lost; now in a process of its own")
         try:
-            await _on_a_fork(planned, stage, trace, course, alone=alone)
+            with stage.calls.conversation(
+                planned.id, sink=_sink(trace), waiting=partial(stage.progress.waiting, planned.id)
+            ):
+                await _on_a_fork(planned, stage, trace, course, alone=alone)
         except (AgentLost, EvidenceFault):
             raise
         except AgentFault as fault:
@@ -96,9 +103,10 @@ async def _held(planned: Planned, stage: Stage, started: float, *, alone: bool) 
             trace.record("fault", _turns(trace), whose=ours.whose, cause=ours.cause, message=ours.message)
     if course.judged is not None:
         stage.run.append_verdicts(
-            {"conversation": planned.id, **verdict} for verdict in course.judged.verdicts
+            {"conversation": planned.id, "attempt": stage.attempt, **verdict}
+            for verdict in course.judged.verdicts
         )
-    return _finished(planned, course, turns=_turns(trace), seconds=time.monotonic() - started)
+    return _finished(planned, course, trace, seconds=time.monotonic() - started)
 
 
 async def _on_a_fork(planned: Planned, stage: Stage, trace: Trace, course: _Course, *, alone: bool) -> None:
@@ -106,8 +114,14 @@ async def _on_a_fork(planned: Planned, stage: Stage, trace: Trace, course: _Cour
         course.ending = await _converse(planned, stage, fork, trace, alone=alone)
         stage.progress.doing(planned.id, _turns(trace), "reading what changed")
         settled = await close_fork(stage.server, fork, settle_s=_SETTLE_S, registry=stage.registry)
-        if settled.late:
-            trace.record("late", _turns(trace), sessions=settled.late, waited_s=settled.waited_s)
+        if settled.late or settled.sessions:
+            trace.record(
+                "late",
+                _turns(trace),
+                sessions=[asdict(session) for session in settled.sessions],
+                ended=settled.late,
+                waited_s=round(settled.waited_s, 3),
+            )
         if course.ending.fault is None:
             course.judged = await judge(
                 planned,
@@ -127,14 +141,17 @@ async def _on_a_fork(planned: Planned, stage: Stage, trace: Trace, course: _Cour
 async def _converse(planned: Planned, stage: Stage, fork: Fork, trace: Trace, *, alone: bool) -> Ending:
     """From the agent's session to its close; the session is probed before the first turn."""
     script = stage.suite.script_of(planned)
-    limit_s = stage.suite.turns * stage.suite.turn_s + _MARGIN_S
 
-    def sink(event: dict[str, Any]) -> None:
-        trace.append({"at": now(), "turn": _turns(trace), **event})
+    def doing(turn: int, what: str) -> None:
+        trace.turn = turn
+        stage.progress.doing(planned.id, turn, what)
 
     stage.progress.doing(planned.id, 0, "starting the agent")
-    token = stage.mint.token(planned.id, fork, lifetime_s=limit_s)
-    session = await stage.agent.open(Opening(conversation=planned.id, token=token, sink=sink, alone=alone))
+    faults = faults_of(stage.suite.case(planned.case).externals)
+    token = stage.mint.token(planned.id, fork, lifetime_s=_longest_s(stage), faults=faults)
+    session = await stage.agent.open(
+        Opening(conversation=planned.id, token=token, fork=fork, sink=_sink(trace), alone=alone)
+    )
     try:
         if session.database != fork.name:
             raise AgentFault(
@@ -148,7 +165,7 @@ async def _converse(planned: Planned, stage: Stage, fork: Fork, trace: Trace, *,
             stage.actor(planned, script),
             session,
             trace,
-            doing=lambda turn, doing: stage.progress.doing(planned.id, turn, doing),
+            doing=doing,
         )
     finally:
         with anyio.CancelScope(shield=True):
@@ -161,7 +178,7 @@ async def _converse(planned: Planned, stage: Stage, fork: Fork, trace: Trace, *,
 async def _fork_of(planned: Planned, stage: Stage, course: _Course) -> AsyncIterator[Fork]:
     """A fork that is gone when the context is left, unless the course says that it is kept."""
     fork = await stage.pools[planned.case].checkout(
-        lifetime_s=stage.suite.turns * stage.suite.turn_s + 2 * _MARGIN_S,
+        lifetime_s=_longest_s(stage) + _MARGIN_S,
         deadline_s=_CHECKOUT_S,
         label=f"{stage.run.id}/{planned.id}",
     )
@@ -186,7 +203,7 @@ async def _dropped(fork: Fork, planned: Planned, stage: Stage) -> None:
         stage.undropped.append(fork.name)
 
 
-def _finished(planned: Planned, course: _Course, *, turns: int, seconds: float) -> Finished:
+def _finished(planned: Planned, course: _Course, trace: Trace, *, seconds: float) -> Finished:
     ending, judged = course.ending, course.judged
     assert ending is not None
     facts: Mapping[str, Any]
@@ -210,12 +227,28 @@ def _finished(planned: Planned, course: _Course, *, turns: int, seconds: float) 
         case=planned.case,
         persona=planned.persona.key,
         disposition=planned.disposition,
-        turns=turns,
+        turns=_turns(trace),
         ending=ending.reason,
         seconds=seconds,
         kept=course.kept,
+        late=late_lines(trace.events),
         **facts,
     )
+
+
+def _sink(trace: Trace) -> Callable[[dict[str, Any]], None]:
+    """Where what happens during a turn is recorded."""
+
+    def sink(event: dict[str, Any]) -> None:
+        trace.append({"at": now(), "turn": max(trace.turn, _turns(trace)), **event})
+
+    return sink
+
+
+def _longest_s(stage: Stage) -> float:
+    """How long a conversation may last at most."""
+    each = stage.suite.turn_s + stage.waits_s
+    return min(stage.suite.turns * each + _MARGIN_S, _DAY_S - 2 * _MARGIN_S)
 
 
 def _turns(trace: Trace) -> int:

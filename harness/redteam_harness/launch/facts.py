@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from redteam_harness.evidence.run import fingerprint
 from redteam_harness.evidence.trace import now
+from redteam_harness.launch.agent_specs import HttpAgent, PythonAgent
 from redteam_personas import prompt_digest
 from redteam_sdk import __version__
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redteam_forker import Template
+    from redteam_harness.launch.agent_specs import AnyAgent
     from redteam_harness.launch.plan import Planned
     from redteam_harness.launch.players import Players
     from redteam_harness.launch.stage import Stage
@@ -36,11 +38,16 @@ def run_facts(stage: Stage, planned: Sequence[Planned], players: Players) -> dic
         "seeds": list(stage.seeds),
         "role": suite.spec.role,
         "plan": fingerprint(
-            [[one.id, one.case, one.persona.key, one.disposition, one.seed] for one in planned]
+            [
+                [one.id, one.case, one.persona.key, one.disposition, one.seed]
+                + ([one.claims.key] if one.claims else [])
+                for one in planned
+            ]
         ),
         "cases": fingerprint([case.model_dump(mode="json") for case in suite.spec.cases]),
         "dispositions": {name: one.digest for name, one in sorted(suite.dispositions.items())},
         "rules": fingerprint(suite.rules_document.data),
+        "compare": fingerprint(suite.spec.compare.model_dump(mode="json")),
         "collateral": suite.spec.collateral,
         "turns": suite.spec.turns,
         "actor": players.actor.name if players.actor else "scripted",
@@ -52,12 +59,14 @@ def run_facts(stage: Stage, planned: Sequence[Planned], players: Players) -> dic
         "version": _RUN_VERSION,
         "run": stage.run.id,
         "suite": suite.name,
+        "suite_at": str(suite.document.path.absolute()),
         "started_at": now(),
         "comparability": {"key": fingerprint(parts), **parts},
         "agent": {
-            "callable": suite.spec.agent.python,
+            "name": suite.spec.agent.name,
             "model": players.agent.name if players.agent else None,
             "prompt": fingerprint(players.system) if players.agent else None,
+            "egress": _egress_facts(suite.spec.agent),
         },
         "versions": {
             "redteam": __version__,
@@ -72,9 +81,23 @@ def run_facts(stage: Stage, planned: Sequence[Planned], players: Players) -> dic
         },
         "templates": {case: _template_facts(template) for case, template in stage.templates.items()},
         "plan": [
-            {"id": one.id, "case": one.case, "persona": one.persona.key, "disposition": one.disposition}
+            {
+                "id": one.id,
+                "case": one.case,
+                "persona": one.persona.key,
+                "disposition": one.disposition,
+                "claims": one.claims.key if one.claims else None,
+            }
             for one in planned
         ],
+    }
+
+
+def _egress_facts(agent: AnyAgent) -> dict[str, Any]:
+    """Whether our guard is in the agent's process, which says so when it is armed; and what it allows."""
+    return {
+        "guarded": isinstance(agent, PythonAgent),
+        "allowed": [] if isinstance(agent, HttpAgent) else sorted(agent.egress),
     }
 
 
@@ -101,6 +124,7 @@ def conversation_facts(suite: Suite, planned: Planned) -> dict[str, Any]:
         "persona": planned.persona.key,
         "row": {name: None if value is None else str(value) for name, value in planned.persona.row.items()},
         "disposition": planned.disposition,
+        "claims": planned.claims.key if planned.claims else None,
         "seed": planned.seed,
         "demand": script.demand,
         "ends": script.ends,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from redteam_forker import collect_changes
+from redteam_forker.changes import CallSpan, attributed
 from redteam_harness.evidence.storage import json_text, write_json, write_text
 from redteam_harness.launch.world import open_world
 from redteam_rubrics import Evidence, grade, outcome_of
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from redteam_harness.launch.suite import Suite
     from redteam_rubrics import Outcome
 
-__all__ = ["Judged", "judge"]
+__all__ = ["Judged", "call_spans", "judge"]
+
+_NO_CODE_RAN = "UnknownTool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +58,10 @@ async def judge(
         EnvironmentFault: the database failed; the conversation has no verdict.
         EvidenceFault: the evidence cannot be written.
     """
-    change_set = await collect_changes(
+    collected = await collect_changes(
         server, baseline=template.baseline, fork=fork.name, watermark=fork.watermark
     )
+    change_set = attributed(collected, call_spans(events))
     changes = change_set.to_json()
     write_json(folder / "changes.json", changes)
     outbox = [event for event in events if event["kind"] == "external"]
@@ -72,7 +76,7 @@ async def judge(
     rules = suite.rules_of(planned.case)
     looks_back = any(rule.looks_back for rule in rules.values())
     async with open_world(server, fork, change_set, before=looks_back) as world:
-        verdicts = await grade(rules, evidence, world, with_collateral=suite.spec.collateral)
+        verdicts = await grade(rules, evidence, world, policies=suite.spec.compare, gate=suite.gate)
     outcome = outcome_of(verdicts)
     undecided = [f"{verdict.rule}: {verdict.reason}" for verdict in verdicts if verdict.status == "unclear"]
     return Judged(
@@ -81,6 +85,27 @@ async def judge(
         changes=changes,
         undecided="; ".join(undecided) if outcome == "judge-fault" else "",
     )
+
+
+def call_spans(events: Sequence[Mapping[str, Any]]) -> list[CallSpan]:
+    """The trace's tool calls with the transaction ids that the server gave out next, before and after each.
+
+    A call of a tool that there is not is none: nothing of the agent's ran.
+    """
+    spans: dict[int, CallSpan] = {}
+    running: dict[str, int] = {}
+    for index, event in enumerate(events):
+        match event["kind"]:
+            case "tool_call":
+                running[event["call"]] = index
+                spans[index] = CallSpan(call=event["call"], first=event.get("xid"), end=None)
+            case "tool_result" | "tool_error" if event["call"] in running:
+                began = running.pop(event["call"])
+                if event.get("type") == _NO_CODE_RAN and event.get("xid") is None:
+                    del spans[began]
+                else:
+                    spans[began] = replace(spans[began], end=event.get("xid"))
+    return list(spans.values())
 
 
 def _about(name: str, suite: Suite) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -20,17 +20,17 @@ import anyio
 
 from redteam_forker import DropFailed, open_registry
 from redteam_forker.sweep import sweep
-from redteam_harness.agents.claude import ModelAgent
-from redteam_harness.agents.host import host_agent
 from redteam_harness.evidence.journal import Journal, read_journal
 from redteam_harness.evidence.run import new_run
 from redteam_harness.evidence.storage import write_json, write_text, writing
+from redteam_harness.launch.agents import open_agent
 from redteam_harness.launch.drive import hold
 from redteam_harness.launch.facts import conversation_facts, run_facts
 from redteam_harness.launch.interrupt import Interrupt, Interrupted
-from redteam_harness.launch.mint import Mint
-from redteam_harness.launch.plan import plan
-from redteam_harness.launch.prepare import agent_command, build_templates, check_rules, draw, open_pools
+from redteam_harness.launch.plan import plan_suite
+from redteam_harness.launch.prepare import build_templates, check_rules, draw, open_pools
+from redteam_harness.launch.rehearse import rehearse
+from redteam_harness.launch.services import issuing
 from redteam_harness.launch.stage import Stage
 from redteam_harness.report.data import report_data
 from redteam_harness.report.junit import junit
@@ -44,10 +44,13 @@ if TYPE_CHECKING:
     from redteam_forker import Registry, Server
     from redteam_harness.agents.agent import Agent
     from redteam_harness.evidence.run import RunDirectory
+    from redteam_harness.launch.mint import Mint
     from redteam_harness.launch.plan import Planned
     from redteam_harness.launch.players import Players
     from redteam_harness.launch.prepare import Built
     from redteam_harness.launch.progress import Progress
+    from redteam_harness.launch.resume import Resumed
+    from redteam_harness.launch.services import ServiceOptions
     from redteam_harness.launch.stage import Keep
     from redteam_harness.launch.suite import Suite
 
@@ -65,6 +68,8 @@ class LaunchOptions:
         out: the directory that takes the run's directory.
         keep: which forks stay.
         environment: the launcher's environment; the agent process gets it without what looks like a secret.
+        service: for an agent that is a deployed service.
+        resume: the run that is gone on with, or None for a new one.
     """
 
     parallel: int
@@ -73,6 +78,8 @@ class LaunchOptions:
     out: Path
     keep: Keep
     environment: Mapping[str, str]
+    service: ServiceOptions
+    resume: Resumed | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,23 +109,24 @@ async def launch(
         EnvironmentFault: the server or the evidence directory failed.
         Interrupted: a person stopped it before the first conversation.
     """
-    run = new_run(options.out)
+    run = options.resume.run if options.resume else new_run(options.out)
     launched: Launched | None = None
     undropped: list[str] = []
     try:
         with interrupt.scope() as prepared:
             async with options.server() as server:
                 progress.say(f"server  {server.facts.kind} PostgreSQL {server.facts.version}")
-                mint = Mint(tenant=suite.name, run=run.id, host=server.facts.host)
-                command = agent_command(suite, options.environment, players, log=run.path / "agent.log")
-                async with host_agent(command, mint.trust) as host:
-                    agent = host if players.agent is None else ModelAgent(host, players.agent, players.system)
-                    async with _staged(server, agent, mint, suite, options, players, progress, run) as (
+                log = run.path / "agent.log"
+                async with (
+                    issuing(suite, run.id, server.facts.host, options.service) as issued,
+                    open_agent(suite, players, issued, options.environment, log=log) as agent,
+                    _staged(server, agent, issued.mint, suite, options, players, progress, run) as (
                         stage,
                         planned,
-                    ):
-                        prepared()
-                        launched = await _hold_all(stage, planned, options, players, interrupt)
+                    ),
+                ):
+                    prepared()
+                    launched = await _hold_all(stage, planned, options, players, interrupt)
     except* DropFailed as failures:
         if launched is None:
             raise
@@ -140,13 +148,8 @@ async def _prepare(
     built = await build_templates(server, registry, suite, progress, today=today)
     cast = await draw(server, suite, built.templates)
     await check_rules(server, suite, built.templates, cast.columns)
-    planned = plan(
-        {case.id: cast.rows_for(case.id) for case in suite.spec.cases},
-        suite.spec.personas.weights,
-        count=options.count or suite.spec.count,
-        draw=suite.spec.draw,
-    )
-    return built, planned
+    count = options.count or (options.resume.planned if options.resume else None)
+    return built, plan_suite(suite, cast, count=count)
 
 
 @asynccontextmanager
@@ -177,13 +180,21 @@ async def _staged(
                 agent=agent,
                 mint=mint,
                 actor=players.actor_of(suite),
+                calls=players.calls,
+                waits_s=players.waits_s,
                 run=run,
                 progress=progress,
                 registry=registry,
                 pools=pools,
                 keep=options.keep,
+                attempt=options.resume.attempt if options.resume else 1,
             )
-            write_json(run.facts, run_facts(stage, planned, players))
+            await rehearse(stage)
+            facts = run_facts(stage, planned, players)
+            if options.resume is None:
+                write_json(run.facts, facts)
+            else:
+                options.resume.check(facts)
             yield stage, planned
 
 
@@ -194,15 +205,19 @@ async def _hold_all(
     players: Players,
     interrupt: Interrupt,
 ) -> Launched:
-    finished: list[Finished] = []
     started = time.monotonic()
-    with Journal(stage.run.journal) as journal:
-        journal.append("run_started", run=stage.run.id, suite=stage.suite.name, planned=len(planned))
+    with _journal(stage, planned, options) as (journal, finished):
+        held = {one.id for one in finished}
+        left = [one for one in planned if one.id not in held]
+        for one in finished:
+            stage.progress.kept(one)
         with stage.progress.showing(len(planned)), interrupt.scope():
             async with anyio.create_task_group() as workers:
-                queue = iter(planned)
-                for _ in range(min(options.parallel, len(planned))):
+                queue = iter(left)
+                for _ in range(min(options.parallel, len(left))):
                     workers.start_soon(_work, queue, stage, journal, finished)
+        held = {one.id for one in finished}
+        not_held = [one.id for one in planned if one.id not in held]
         summary = summarise(
             finished,
             notice=players.notice,
@@ -212,11 +227,18 @@ async def _hold_all(
             forks=stage.progress.forks_made,
             interrupted=interrupt.requested,
             seconds=time.monotonic() - started,
+            not_held=not_held,
+            stopped=stage.calls.stopped if not_held else None,
+            usage=stage.calls.ledger.all,
+            launches=options.resume.attempt if options.resume else 1,
         )
         write_json(stage.run.path / "report.json", report_data(summary))
         write_text(stage.run.path / "junit.xml", junit(summary))
-        journal.append("run_ended", exit_code=summary.exit_code, finished=len(finished))
-    assert len(read_journal(stage.run.journal)) == len(finished) + 2
+        journal.append(
+            "run_ended", exit_code=summary.exit_code, finished=len(finished), stopped=summary.stopped
+        )
+    entries = read_journal(stage.run.journal)
+    assert sum(entry["kind"] == "conversation_finished" for entry in entries) == len(finished)
     return Launched(
         summary=summary,
         run=stage.run,
@@ -225,13 +247,44 @@ async def _hold_all(
     )
 
 
+@contextmanager
+def _journal(
+    stage: Stage, planned: tuple[Planned, ...], options: LaunchOptions
+) -> Iterator[tuple[Journal, list[Finished]]]:
+    """The run's journal, begun or gone on with, and what is finished already."""
+    resumed = options.resume
+    if resumed is None:
+        with Journal(stage.run.journal) as journal:
+            journal.append("run_started", run=stage.run.id, suite=stage.suite.name, planned=len(planned))
+            yield journal, []
+        return
+    finished = resumed.restore(planned)
+    cut_off = resumed.set_aside(planned)
+    resumed.book(stage.calls.ledger)
+    resumed.journal.append(
+        "run_resumed",
+        launch=resumed.attempt,
+        finished=len(finished),
+        cut_off=cut_off,
+        weeks_moved=sorted({template.weeks for template in stage.templates.values()}),
+    )
+    yield resumed.journal, finished
+
+
 async def _work(queue: Iterator[Planned], stage: Stage, journal: Journal, finished: list[Finished]) -> None:
-    """Hold one conversation after the other until the queue, which all workers share, is empty."""
-    for planned in queue:
+    """Hold one conversation after the other until the queue, which all workers share, is empty.
+
+    What is not to be started any more, because a budget is spent or a model cannot be had, stays in it.
+    """
+    while stage.calls.stopped is None:
+        planned = next(queue, None)
+        if planned is None:
+            return
         folder = stage.run.conversation(planned.id)
         with writing(folder):
             folder.mkdir()
-        write_json(folder / "conversation.json", conversation_facts(stage.suite, planned))
+        facts = {**conversation_facts(stage.suite, planned), "attempt": stage.attempt}
+        write_json(folder / "conversation.json", facts)
         stage.progress.started(planned)
         try:
             one = await hold(planned, stage)
@@ -249,6 +302,7 @@ async def _work(queue: Iterator[Planned], stage: Stage, journal: Journal, finish
             seconds=round(one.seconds, 3),
             kept=one.kept,
             changes=one.changes["hash"] if one.changes else None,
+            usage=[spent.to_json() for spent in stage.calls.ledger.of(one.id)],
         )
         finished.append(one)
         stage.progress.finished(one)

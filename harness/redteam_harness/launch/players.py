@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
+from redteam_harness.launch.agent_specs import PythonAgent
+from redteam_harness.models.budget import Budget, Limits
+from redteam_harness.models.calls import ModelCalls
 from redteam_harness.models.claude import Claude
+from redteam_harness.models.openai import PREFIX, OpenAICompatible
+from redteam_harness.models.prices import load_prices
+from redteam_harness.models.replay import CallCache
 from redteam_personas import Line, ScriptedActor, SpokenActor
+from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from pathlib import Path
 
     from redteam_harness.launch.plan import Planned
     from redteam_harness.launch.suite import Suite
-    from redteam_harness.models.chat import ChatModel
+    from redteam_harness.models.chat import ChatModel, Endpoint
     from redteam_personas import Actor, Script
 
-__all__ = ["OFFLINE_NOTICE", "Players", "choose_players"]
+__all__ = ["OFFLINE_NOTICE", "Access", "ModelOptions", "Players", "choose_players"]
 
 OFFLINE_NOTICE = "offline: scripted models check the harness; nothing here is about a model"
 
@@ -42,20 +50,62 @@ class _LineModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How the models' APIs are reached.
+
+    Attributes:
+        key: the Messages API's key, or None.
+        base_url: another server that speaks the Messages API, or None.
+        openai_key: an OpenAI-compatible server's key, or None.
+        openai_base_url: where that server is, up to and with `/v1`, or None.
+    """
+
+    key: str | None = field(default=None, repr=False)
+    base_url: str | None = None
+    openai_key: str | None = field(default=None, repr=False)
+    openai_base_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """How models are called in a launch.
+
+    Attributes:
+        offline: scripted stand-ins even where a key is there.
+        parallel: how many conversations there are at once.
+        limits: the run's, where the command line says more than the suite.
+        cache: the folder of the call cache, or None.
+    """
+
+    offline: bool
+    parallel: int
+    limits: Limits = Limits()  # noqa: RUF009 - frozen
+    cache: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Players:
     """Who plays.
 
     Attributes:
         notice: the first line of every report.
+        calls: makes all calls of models, and counts them; also where none plays.
         actor: the model that plays personas, or None for the scripted stand-in.
         agent: the model that is the agent, or None for the suite's own callable.
         system: the model agent's system prompt.
     """
 
     notice: str
+    calls: ModelCalls
     actor: ChatModel | None = None
     agent: ChatModel | None = None
     system: str = ""
+
+    @property
+    def waits_s(self) -> float:
+        """How long a turn may wait for models, in seconds: a call of the actor's, and two of the agent's."""
+        waiting = (1 if self.actor is not None else 0) + (2 if self.agent is not None else 0)
+        return waiting * self.calls.deadline_s
 
     def actor_of(self, suite: Suite) -> Callable[[Planned, Script], Actor]:
         """Makes the actor of a conversation."""
@@ -63,39 +113,86 @@ class Players:
             spoken = SpokenActor(_LineModel(self.actor))
             return lambda planned, script: spoken
         return lambda planned, script: ScriptedActor(
-            suite.case(planned.case).offline.fill(planned.persona), script.disposition, seed=planned.seed
+            suite.case(planned.case).offline.fill(script.speaks_as), script.disposition, seed=planned.seed
         )
 
 
 @asynccontextmanager
-async def choose_players(
-    suite: Suite, *, key: str | None, base_url: str | None, offline: bool
-) -> AsyncIterator[Players]:
-    """Models where the suite names them and a key is there, scripted stand-ins elsewhere.
+async def choose_players(suite: Suite, access: Access, options: ModelOptions) -> AsyncIterator[Players]:
+    """Models where the suite names them and their API can be used, scripted stand-ins elsewhere.
 
-    Args:
-        suite: what is launched.
-        key: the API key, or None.
-        base_url: another server that speaks the Messages API, or None.
-        offline: scripted stand-ins even where a key is there.
+    Raises:
+        UsageError: a budget in dollars cannot be kept, because a model's price is not known; or there is no
+            address for a model of an OpenAI-compatible server.
     """
     models = suite.spec.models
-    claude = suite.spec.agent.claude
-    named = models.actor or (models.agent and claude)
-    if offline or not key or not named:
-        yield Players(notice=OFFLINE_NOTICE)
+    claude = suite.spec.agent.claude if isinstance(suite.spec.agent, PythonAgent) else None
+    wanted = [name for name in (models.actor, models.agent if claude else None) if name]
+    reachable = [name for name in wanted if access.key or name.startswith(PREFIX)]
+    prices = load_prices(models.prices)
+    budget = Budget(
+        run=_merged(suite.spec.budget.run.limits, options.limits),
+        conversation=suite.spec.budget.conversation.limits,
+    )
+    calls = ModelCalls(
+        prices=prices,
+        parallel=options.parallel,
+        deadline_s=models.deadline_s,
+        budget=budget,
+        cache=CallCache(options.cache) if options.cache else None,
+    )
+    if options.offline or not wanted or len(reachable) < len(wanted):
+        yield Players(notice=OFFLINE_NOTICE, calls=calls)
         return
-    client = Claude.client(key, base_url)
-    try:
-        actor = Claude(models.actor, client) if models.actor else None
-        agent = Claude(models.agent, client) if models.agent and claude else None
+    unpriced = [name for name in wanted if name not in prices.known]
+    if unpriced and budget.needs_prices:
+        raise UsageError(
+            f"no price is known for model {', '.join(unpriced)}, so a budget in dollars cannot be kept; "
+            "give its price under `models: {prices: ...}` in suite.yaml, or a budget in tokens"
+        )
+    async with AsyncExitStack() as stack:
+        endpoint = _endpoints(stack, access, models.stall_s)
+        actor = calls.model(endpoint(models.actor), "actor") if models.actor else None
+        agent = calls.model(endpoint(models.agent), "agent") if models.agent and claude else None
         actor_name = actor.name if actor else "scripted"
-        agent_name = agent.name if agent else suite.spec.agent.python
+        agent_name = agent.name if agent else suite.spec.agent.name
         yield Players(
             notice=f"live: actor {actor_name}, agent {agent_name}",
+            calls=calls,
             actor=actor,
             agent=agent,
             system=(suite.folder / claude.system).read_text(encoding="utf-8") if agent and claude else "",
         )
-    finally:
-        await client.close()
+
+
+def _merged(suite: Limits, line: Limits) -> Limits:
+    """What the command line says, and what the suite says where that says nothing."""
+    return Limits(
+        usd=suite.usd if line.usd is None else line.usd,
+        tokens=suite.tokens if line.tokens is None else line.tokens,
+        seconds=suite.seconds if line.seconds is None else line.seconds,
+    )
+
+
+def _endpoints(stack: AsyncExitStack, access: Access, stall_s: float) -> Callable[[str], Endpoint]:
+    """Makes an endpoint of a model's id; those of one API share a client, which the stack closes."""
+    messages = Claude.client(access.key, access.base_url, stall_s=stall_s) if access.key else None
+    if messages is not None:
+        stack.push_async_callback(messages.close)
+    local = None
+    if access.openai_base_url:
+        local = OpenAICompatible.client(access.openai_base_url, access.openai_key, stall_s=stall_s)
+        stack.push_async_callback(local.aclose)
+
+    def endpoint(name: str) -> Endpoint:
+        if not name.startswith(PREFIX):
+            assert messages is not None
+            return Claude(name, messages)
+        if local is None:
+            raise UsageError(
+                f"model {name} is behind an OpenAI-compatible server; say where it is with OPENAI_BASE_URL, "
+                "for example http://127.0.0.1:8000/v1"
+            )
+        return OpenAICompatible(name, local)
+
+    return endpoint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,84 +10,57 @@ import anyio
 import anyio.to_thread
 
 from redteam_forker import build_template, open_pool, plan_budget, read_seed
+from redteam_forker.budget import fork_cost_bytes
+from redteam_forker.database import creators_for
 from redteam_forker.storage import find_storage
-from redteam_harness.agents.process import AgentCommand
+from redteam_forker.sweep import sweeping
 from redteam_personas import check_case, check_offline, draw_cast
-from redteam_rubrics import check_names
+from redteam_rubrics import check_names, check_policies
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import AsyncIterator, Mapping, Sequence
-    from pathlib import Path
 
     from redteam_forker import Pool, Registry, Server, Template
-    from redteam_harness.launch.players import Players
     from redteam_harness.launch.progress import Progress
     from redteam_harness.launch.suite import Suite
     from redteam_personas import Cast
 
 __all__ = [
     "Built",
-    "agent_command",
-    "agent_environment",
+    "Mistake",
     "build_templates",
     "check_rules",
     "draw",
+    "name_mistakes",
     "open_pools",
 ]
 
-_CREATORS = 4
 _DROPPERS = 2
 _WARM = 4
 _MAX_NOTES = 5
 
+# A domain's values are its base type's, and so is what a policy may ask of them.
 _CATALOG = """
-    SELECT n.nspname, c.relname, array_agg(a.attname ORDER BY a.attnum) AS columns
+    WITH RECURSIVE bases AS (
+        SELECT t.oid AS type, t.oid AS base FROM pg_catalog.pg_type t WHERE t.typtype <> 'd'
+        UNION ALL
+        SELECT t.oid, bases.base
+        FROM pg_catalog.pg_type t JOIN bases ON t.typtype = 'd' AND t.typbasetype = bases.type
+    )
+    SELECT n.nspname, c.relname, c.relkind IN ('r', 'p') AS is_table,
+           array_agg(a.attname ORDER BY a.attnum) AS columns,
+           array_agg(pg_catalog.format_type(a.atttypid, NULL) ORDER BY a.attnum) AS types,
+           array_agg(pg_catalog.format_type(bases.base, NULL) ORDER BY a.attnum) AS bases
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN bases ON bases.type = a.atttypid
     WHERE c.relkind IN ('r', 'p', 'v', 'm')
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
-    GROUP BY 1, 2
+    GROUP BY 1, 2, 3
 """
-
-
-def agent_environment(environment: Mapping[str, str], passed: Sequence[str]) -> dict[str, str]:
-    """The launcher's environment without what could lead the agent's code to production, or to our keys.
-
-    Args:
-        environment: the launcher's.
-        passed: names that the suite passes on all the same.
-    """
-    return {
-        name: value
-        for name, value in environment.items()
-        if name in passed
-        or not (
-            name.startswith(("PG", "ANTHROPIC_", "REDTEAM_"))
-            or name.endswith(("DATABASE_URL", "_DSN"))
-            or value.startswith(("postgres://", "postgresql://", "postgresql+"))
-        )
-    }
-
-
-def agent_command(
-    suite: Suite, environment: Mapping[str, str], players: Players, *, log: Path
-) -> AgentCommand:
-    """How to start the suite's agent process."""
-    spec = suite.spec.agent
-    claude = spec.claude if players.agent is not None else None
-    return AgentCommand(
-        interpreter=spec.interpreter or sys.executable,
-        folder=suite.folder.absolute(),
-        agent=None if claude else spec.python,
-        tools=claude.tools if claude else None,
-        env={**agent_environment(environment, spec.env), "PYTHONUNBUFFERED": "1"},
-        log=log,
-        stdout=spec.stdout,
-        turn_s=spec.timeout_s,
-    )
 
 
 class Built(NamedTuple):
@@ -147,6 +119,8 @@ async def open_pools(
     """
     largest = max(template.size_bytes for template in built.templates.values())
     entries = await registry.entries()
+    # What nobody uses makes way for this launch.
+    await registry.room.make((parallel + _WARM) * fork_cost_bytes(server.facts, largest))
     budget = plan_budget(
         server.facts,
         parallel=parallel,
@@ -157,7 +131,7 @@ async def open_pools(
     )
     distinct = {template.name: template for template in built.templates.values()}
     low, high = -(-budget.low // len(distinct)), -(-budget.high // len(distinct))
-    creators, droppers = anyio.CapacityLimiter(_CREATORS), anyio.CapacityLimiter(_DROPPERS)
+    creators, droppers = anyio.CapacityLimiter(creators_for(server.facts)), anyio.CapacityLimiter(_DROPPERS)
     async with AsyncExitStack() as stack:
         pools = {
             name: await stack.enter_async_context(
@@ -167,6 +141,7 @@ async def open_pools(
             )
             for name, template in distinct.items()
         }
+        await stack.enter_async_context(sweeping(server, registry))
         yield {case: pools[template.name] for case, template in built.templates.items()}
 
 
@@ -179,16 +154,20 @@ def _template_line(template: Template, setup: str | None) -> str:
     return f"template{after}  {template.tables} tables, {size}, {origin}{moved}{roles}"
 
 
-async def check_rules(
-    server: Server, suite: Suite, templates: Mapping[str, Template], columns: Sequence[str]
-) -> None:
-    """Check that every table and column that a rule names is in the template, or in the cast (`columns`).
+class Mistake(NamedTuple):
+    """Something in a suite that cannot work: `file:line`, and what is wrong."""
 
-    Raises:
-        UsageError: every problem, with file and line.
-    """
+    place: str
+    message: str
+
+
+async def name_mistakes(
+    server: Server, suite: Suite, templates: Mapping[str, Template], columns: Sequence[str]
+) -> list[Mistake]:
+    """Find names in rules and policies that are neither in the template nor in the cast (`columns`)."""
     used = {name for case in suite.spec.cases for name in case.rubric}
     rules = {name: rule for name, rule in suite.rules.items() if name in used}
+    mistakes: list[Mistake] = []
     for template in {template.name: template for template in templates.values()}.values():
         connection = await server.connect(template.baseline)
         try:
@@ -196,10 +175,35 @@ async def check_rules(
         finally:
             await connection.close()
         catalog = {f"{row['nspname']}.{row['relname']}": tuple(row["columns"]) for row in rows}
-        problems = check_names(rules, catalog, persona=columns)
-        if problems:
-            where = suite.rules_document.where
-            raise UsageError("\n".join(f"{where(problem.loc)}: {problem.message}" for problem in problems))
+        mistakes += [
+            Mistake(suite.rules_document.where(problem.loc), problem.message)
+            for problem in check_names(rules, catalog, persona=columns)
+        ]
+        typed = {
+            f"{row['nspname']}.{row['relname']}": {
+                name: types for name, *types in zip(row["columns"], row["types"], row["bases"], strict=True)
+            }
+            for row in rows
+            if row["is_table"]
+        }
+        mistakes += [
+            Mistake(suite.document.where(("compare", *problem.loc)), problem.message)
+            for problem in check_policies(suite.spec.compare, typed)
+        ]
+    return list(dict.fromkeys(mistakes))
+
+
+async def check_rules(
+    server: Server, suite: Suite, templates: Mapping[str, Template], columns: Sequence[str]
+) -> None:
+    """Check that every name in rules and policies is in the template, or in the cast (`columns`).
+
+    Raises:
+        UsageError: every problem, with file and line.
+    """
+    mistakes = await name_mistakes(server, suite, templates, columns)
+    if mistakes:
+        raise UsageError("\n".join(f"{mistake.place}: {mistake.message}" for mistake in mistakes))
 
 
 async def draw(server: Server, suite: Suite, templates: Mapping[str, Template]) -> Cast:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,6 +36,16 @@ class _Active:
     planned: Planned
     turn: int = 0
     doing: str = "waiting for a fork"
+    wait: str = ""
+    wait_until: float = 0.0
+
+    @property
+    def told(self) -> str:
+        """What it is at, and what holds it up: `429, 3rd try, 12 s`."""
+        if not self.wait:
+            return self.doing
+        left = math.ceil(self.wait_until - time.monotonic())
+        return f"{self.doing}: {self.wait}" + (f", {left} s" if left > 0 else "")
 
 
 @dataclass(slots=True)
@@ -102,6 +113,12 @@ class Progress:
         if active is not None:
             active.turn, active.doing = turn, doing
 
+    def waiting(self, conversation: str, what: str, seconds: float) -> None:
+        """What a conversation waits for, and for how long at least; with "" it waits no more."""
+        active = self._active.get(conversation)
+        if active is not None:
+            active.wait, active.wait_until = what, time.monotonic() + seconds
+
     def finished(self, one: Finished) -> None:
         """A conversation has its outcome."""
         self._active.pop(one.id, None)
@@ -116,6 +133,10 @@ class Progress:
                 markup=False,
                 soft_wrap=True,
             )
+
+    def kept(self, one: Finished) -> None:
+        """A conversation had its outcome in an earlier launch of the run."""
+        self.outcomes[one.outcome] = self.outcomes.get(one.outcome, 0) + 1
 
     def abandoned(self, conversation: str) -> None:
         """A conversation was given up without an outcome."""
@@ -134,7 +155,7 @@ class Progress:
                 Text(f"  {planned.id}", style="dim"),
                 Text(f"{planned.case} · {planned.persona.key} · {planned.disposition}"),
                 Text(f"turn {active.turn}" if active.turn else "", style="dim"),
-                Text(active.doing, style="dim"),
+                Text(active.told, style="dim"),
             )
         return Group(self._head(), lines)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from redteam_harness.launch.plan import Planned
     from redteam_harness.launch.progress import Progress
     from redteam_harness.launch.suite import Suite
+    from redteam_harness.models.calls import ModelCalls
     from redteam_personas import Actor, Script
 
 __all__ = ["Keep", "Stage"]
@@ -34,11 +35,14 @@ class Stage:
         agent: opens agent sessions.
         mint: signs contexts.
         actor: makes the actor of a conversation from its plan and script.
+        calls: makes every call of a model.
+        waits_s: how long a turn may wait for models, beside what the agent may take for it.
         run: the evidence directory.
         progress: what a person sees.
         registry: where the forks are registered as this launch's.
         pools: the warm pool of each case, by its id.
         keep: which forks stay after their conversation.
+        attempt: which launch of the run this is, from 1.
         undropped: names of forks that could not be dropped; conversations add to it.
         reached: other databases that a fork's role may connect to, as measured; conversations add to it.
     """
@@ -50,10 +54,13 @@ class Stage:
     agent: Agent
     mint: Mint
     actor: Callable[[Planned, Script], Actor]
+    calls: ModelCalls
+    waits_s: float
     run: RunDirectory
     progress: Progress
     registry: Registry
     pools: Mapping[str, Pool]
     keep: Keep
+    attempt: int
     undropped: list[str] = field(default_factory=list)
     reached: set[str] = field(default_factory=set)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
+from redteam_harness.launch.agent_specs import AnyAgent, PythonAgent
 from redteam_harness.launch.documents import Document, read_document
+from redteam_harness.launch.externals import Externals
+from redteam_harness.models.budget import Limits
+from redteam_harness.models.prices import Price
 from redteam_personas import (
     CaseParts,
     CastSpec,
     Disposition,
+    DispositionName,
     FactSpec,
     OfflineSpec,
     build_script,
     load_dispositions,
 )
-from redteam_rubrics import Rule, parse_rules
+from redteam_rubrics import Policies, Rule, parse_rules
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,11 +33,12 @@ if TYPE_CHECKING:
 
     from redteam_harness.launch.plan import Planned
     from redteam_personas import Script
+    from redteam_rubrics import Gate
 
 __all__ = [
-    "AgentSpec",
+    "BudgetSpec",
     "CaseSpec",
-    "ClaudeSpec",
+    "LimitsSpec",
     "ModelsSpec",
     "SeedSpec",
     "Suite",
@@ -39,8 +46,6 @@ __all__ = [
     "load_suite",
 ]
 
-_CALLABLE = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
-_MODULE = r"^[A-Za-z_][\w.]*$"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 
 
@@ -65,46 +70,41 @@ class SeedSpec(_Spec):
     ] = []
 
 
-class ClaudeSpec(_Spec):
-    """The same tools in the hands of a model."""
-
-    system: Annotated[str, Field(description="A file with the system prompt.")]
-    tools: Annotated[str, Field(pattern=_MODULE, description="The module whose @tool functions it may call.")]
-
-
-class AgentSpec(_Spec):
-    """The agent under test. It runs in a process of its own."""
-
-    python: Annotated[str, Field(pattern=_CALLABLE, description="`module:callable`, answers one line.")]
-    claude: Annotated[ClaudeSpec | None, Field(description="Used where `models.agent` and a key are.")] = None
-    interpreter: Annotated[str | None, Field(description="A Python that has redteam-sdk; default ours.")] = (
-        None
-    )
-    stdout: Annotated[
-        Literal["fault", "record"], Field(description="A conversation whose agent prints: void, or go on.")
-    ] = "fault"
-    env: Annotated[
-        list[str], Field(description="Variables that it gets although they look like secrets.")
-    ] = []
-    timeout_s: Annotated[float, Field(gt=0, le=3600, description="The longest it may take for one line.")] = (
-        60.0
-    )
-
-
-def _agent(value: Any) -> Any:
-    if isinstance(value, str):
-        kind, _, rest = value.partition(":")
-        if kind != "python" or ":" not in rest:
-            raise ValueError(f"expected python:module:callable, not {value!r}")
-        return {"python": rest}
-    return value
-
-
 class ModelsSpec(_Spec):
     """Model ids, used where a key is present; without them, or offline, scripted stand-ins play."""
 
     actor: Annotated[str | None, Field(description="Plays the personas.")] = None
     agent: Annotated[str | None, Field(description="Is the agent, with `agent.claude`.")] = None
+    stall_s: Annotated[
+        float,
+        Field(gt=0, le=3600, description="How long an API may be silent; then the call is tried again."),
+    ] = 60.0
+    deadline_s: Annotated[
+        float, Field(gt=0, le=7200, description="How long one call may take, with all its tries and waits.")
+    ] = 600.0
+    prices: Annotated[
+        dict[str, Price], Field(description="US dollars for a million tokens, by model id; these win.")
+    ] = {}
+
+
+class LimitsSpec(_Spec):
+    """The most that models may use."""
+
+    usd: Annotated[float | None, Field(gt=0, description="US dollars.")] = None
+    tokens: Annotated[int | None, Field(gt=0, description="Tokens, those of prompt caches too.")] = None
+    seconds: Annotated[float | None, Field(gt=0, description="Wall clock.")] = None
+
+    @property
+    def limits(self) -> Limits:
+        """As the model layer wants them."""
+        return Limits(usd=self.usd, tokens=self.tokens, seconds=self.seconds)
+
+
+class BudgetSpec(_Spec):
+    """When a run's is spent, no conversation is started any more; a conversation's own ends it."""
+
+    run: Annotated[LimitsSpec, Field(description="Of the whole run.")] = LimitsSpec()
+    conversation: Annotated[LimitsSpec, Field(description="Of each conversation.")] = LimitsSpec()
 
 
 class CaseSpec(_Spec):
@@ -120,10 +120,23 @@ class CaseSpec(_Spec):
         dict[str, FactSpec], Field(description="What the person knows, and when it says so.")
     ] = {}
     ends: Annotated[str, Field(min_length=1, description="When the person is done.")]
+    dispositions: Annotated[
+        dict[DispositionName, Annotated[int, Field(ge=1, strict=True)]] | None,
+        Field(min_length=1, description="Weights for this case in place of those under `personas`."),
+    ] = None
     offline: Annotated[
         OfflineSpec, Field(description="What the scripted stand-in says; a model ignores it.")
     ] = OfflineSpec()
     rubric: Annotated[list[str], Field(min_length=1, description="Names of rules.")]
+    externals: Annotated[
+        Externals, Field(description="How external tools fail in this case: faults by tool.")
+    ] = {}
+
+
+def _gate(value: object) -> object:
+    if not isinstance(value, bool) and value != "writes":
+        raise ValueError(f"expected on, off or writes, not {value!r}")
+    return value
 
 
 class SuiteSpec(_Spec):
@@ -132,17 +145,26 @@ class SuiteSpec(_Spec):
     suite: Annotated[str, Field(pattern=_NAME, description="The suite's name.")]
     seed: SeedSpec
     role: Annotated[str | None, Field(description="Whose rights the tools have; it owns nothing.")] = None
-    agent: Annotated[AgentSpec, BeforeValidator(_agent)]
+    agent: Annotated[AnyAgent, Field(description="The agent under test.")]
     models: ModelsSpec = ModelsSpec()
+    budget: Annotated[BudgetSpec, Field(description="The most that a launch may use.")] = BudgetSpec()
     count: Annotated[int, Field(ge=1, le=100_000, description="How many conversations a launch holds.")] = 20
     turns: Annotated[int, Field(ge=1, le=200, description="The most turns of a conversation.")] = 12
     draw: Annotated[int, Field(description="Another number, another draw of personas.")] = 1
     personas: CastSpec
     cases: Annotated[list[CaseSpec], Field(min_length=1, description="The situations.")]
     rules: Annotated[str, Field(description="The file of the rules.")]
-    collateral: Annotated[bool, Field(description="Whether a change that no rule allows is a failure.")] = (
-        True
-    )
+    compare: Annotated[
+        Policies, Field(description="Which differences of columns count; all do that are not named.")
+    ] = Policies()
+    collateral: Annotated[
+        bool | Literal["writes"],
+        BeforeValidator(_gate),
+        Field(
+            description="Whether a change that no rule allows is a failure; `writes`: a write to a "
+            "table that shows no difference, too."
+        ),
+    ] = True
 
     @field_validator("cases")
     @classmethod
@@ -165,7 +187,7 @@ class Suite:
         document: suite.yaml with its lines, for messages that come later.
         rules: rules.yaml, by name.
         rules_document: rules.yaml with its lines.
-        dispositions: those that the suite uses, by name.
+        dispositions: those that the suite uses, its own among them, by name.
     """
 
     spec: SuiteSpec
@@ -186,6 +208,17 @@ class Suite:
         return self.spec.turns
 
     @property
+    def gate(self) -> Gate:
+        """What the collateral gate looks at."""
+        match self.spec.collateral:
+            case True:
+                return "changes"
+            case False:
+                return "off"
+            case "writes":
+                return "writes"
+
+    @property
     def turn_s(self) -> float:
         """The longest that the agent may take for one line, in seconds."""
         return self.spec.agent.timeout_s
@@ -198,6 +231,10 @@ class Suite:
         """The rules of a case, by name."""
         return {name: self.rules[name] for name in self.case(case_id).rubric}
 
+    def weights_of(self, case_id: str) -> Mapping[str, int]:
+        """Who comes how often in a case: disposition to weight."""
+        return self.case(case_id).dispositions or self.spec.personas.weights
+
     def parts_of(self, case_id: str) -> CaseParts:
         """What a case says of a script."""
         case = self.case(case_id)
@@ -208,7 +245,13 @@ class Suite:
     def script_of(self, planned: Planned) -> Script:
         """The script of a planned conversation."""
         disposition = self.dispositions[planned.disposition]
-        return build_script(planned.persona, self.parts_of(planned.case), disposition)
+        return build_script(
+            planned.persona,
+            self.parts_of(planned.case),
+            disposition,
+            claims=planned.claims,
+            others=planned.others,
+        )
 
 
 def load_suite(where: Path) -> Suite:
@@ -225,9 +268,9 @@ def load_suite(where: Path) -> Suite:
             "or write one with `redteam init DIR`"
         )
     document = read_document(path)
-    known = load_dispositions()
-    spec = document.validate(SuiteSpec, context={"dispositions": tuple(known)})
     folder = path.parent
+    known = {**load_dispositions(), **_own_dispositions(folder / "dispositions")}
+    spec = document.validate(SuiteSpec, context={"dispositions": tuple(known)})
     rules_path = _inside(folder, spec.rules, document, ("rules",))
     rules_document = read_document(rules_path)
     try:
@@ -237,14 +280,31 @@ def load_suite(where: Path) -> Suite:
     _check_rubrics(spec, rules, document)
     for place, name in _files(spec):
         _inside(folder, name, document, place)
+    used = {*spec.personas.weights, *(name for case in spec.cases for name in case.dispositions or ())}
     return Suite(
         spec=spec,
         folder=folder,
         document=document,
         rules=rules,
         rules_document=rules_document,
-        dispositions={name: known[name] for name in spec.personas.weights},
+        dispositions={name: one for name, one in known.items() if name in used},
     )
+
+
+def _own_dispositions(folder: Path) -> dict[str, Disposition]:
+    """The dispositions that a suite brings, `dispositions/NAME.yaml`; one may replace one that ships."""
+    own: dict[str, Disposition] = {}
+    for path in sorted(folder.glob("*")) if folder.is_dir() else ():
+        if path.suffix in (".yml", ".json"):
+            raise UsageError(f"{path} would not be read; name it {path.stem}.yaml")
+        if path.suffix != ".yaml":
+            continue
+        if not re.match(_NAME, path.stem):
+            raise UsageError(
+                f"{path}: {path.stem!r} cannot name a disposition; use letters, digits, `_`, `.` and `-`"
+            )
+        own[path.stem] = read_document(path).validate(Disposition, context={"name": path.stem})
+    return own
 
 
 def _check_rubrics(spec: SuiteSpec, rules: Mapping[str, Rule], document: Document) -> None:
@@ -263,7 +323,7 @@ def _files(spec: SuiteSpec) -> list[tuple[tuple[int | str, ...], str]]:
         (("seed", "files", number), name) for number, name in enumerate(spec.seed.files)
     ]
     files += [(("cases", n, "setup"), case.setup) for n, case in enumerate(spec.cases) if case.setup]
-    if spec.agent.claude is not None:
+    if isinstance(spec.agent, PythonAgent) and spec.agent.claude is not None:
         files.append((("agent", "claude", "system"), spec.agent.claude.system))
     return files
 

@@ -23,10 +23,14 @@ if TYPE_CHECKING:
     from redteam_harness.agents.agent import AgentSession
     from redteam_harness.evidence.trace import Trace
     from redteam_harness.launch.conversation import Ending, Event
-    from redteam_personas import Actor, Script
+    from redteam_personas import Actor, Refusal, Script
     from redteam_personas.actor import Role
 
 __all__ = ["talk"]
+
+
+_NO_LINE = frozenset({"shape", "refusal", "max_tokens"})
+"""Faults of an actor's model that is there, and gives no line: the simulation's, not the network's."""
 
 
 async def talk(
@@ -86,17 +90,27 @@ async def _line(
 ) -> Event:
     try:
         taken = await take_line(
-            actor, view_of(script, reveals, history, turn), held_facts(script.facts, reveals)
+            actor,
+            view_of(script, reveals, history, turn),
+            held_facts(script.facts, reveals),
+            others_in=script.others_in,
         )
     except ActorFault as fault:
-        for fact in fault.leaks:
-            trace.record("leak", turn, fact=fact)
-        trace.record("refused", turn, lines=list(fault.said))
+        _refused(fault.refusals, turn, trace)
         return Faulted(whose="sim", cause="actor", message=str(fault))
     except ModelFault as fault:
-        return Faulted(whose="infra", cause="model", message=str(fault))
-    for fact in taken.leaks:
-        trace.record("leak", turn, fact=fact)
-    if taken.refused:
-        trace.record("refused", turn, reason=taken.refused)
+        if fault.kind in _NO_LINE:
+            return Faulted(whose="sim", cause=fault.kind, message=str(fault))
+        return Faulted(
+            whose="infra", cause="budget" if fault.kind == "budget" else "model", message=str(fault)
+        )
+    _refused((taken.refusal,) if taken.refusal else (), turn, trace)
     return Spoke(text=taken.line.text, end=taken.line.end, reason=taken.line.reason)
+
+
+def _refused(refusals: tuple[Refusal, ...], turn: int, trace: Trace) -> None:
+    """Record the lines that were not delivered, and the facts that they would have given away."""
+    for refusal in refusals:
+        for fact in refusal.leaks:
+            trace.record("leak", turn, fact=fact)
+        trace.record("refused", turn, fault=refusal.kind, reason=refusal.reason, line=refusal.text)

@@ -29,7 +29,38 @@ class RuleQueryFailed(Exception):
 
 
 # What SQL may run without naming it, or by a name that now means something else.
-_CODE = frozenset({"aggregate", "cast", "function", "operator", "procedure", "rule", "type", "view"})
+_CODE = frozenset(
+    {
+        "access method",
+        "aggregate",
+        "cast",
+        "collation",
+        "function",
+        "language",
+        "operator",
+        "operator class",
+        "operator family",
+        "procedure",
+        "rule",
+        "setting",
+        "text search configuration",
+        "text search dictionary",
+        "text search parser",
+        "text search template",
+        "transform",
+        "type",
+        "view",
+    }
+)
+
+# The path without schemas that the conversation made: a table in one of them must not stand for another.
+_PATH = """
+SELECT pg_catalog.set_config('search_path', (
+  SELECT coalesce(pg_catalog.string_agg(pg_catalog.format('%I', path.name), ', ' ORDER BY path.place), '')
+  FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS path(name, place)
+  WHERE NOT pg_catalog.format('%I', path.name) = ANY ($1::text[])
+), true)
+"""
 
 
 class _World:
@@ -77,6 +108,9 @@ async def open_world(
         try:
             for statement in before_schema(changes) if before else ():
                 await connection.execute(statement)
+            fresh = [item.name for item in changes.objects if item.kind == "schema" and item.op == "create"]
+            if fresh:
+                await connection.fetchval(_PATH, fresh)
             await connection.execute(f"SET LOCAL statement_timeout = '{_RULE_TIMEOUT_S}s'")
             await connection.execute("SET TRANSACTION READ ONLY")
             made = [

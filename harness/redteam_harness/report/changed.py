@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from redteam_forker.changes.render import author, credit, readable, readable_pair, visible
 from redteam_harness.evidence.storage import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["changed_rows", "finding_lines", "row_line", "rows_behind", "table_name", "written_by"]
+__all__ = ["call_names", "changed_rows", "finding_lines", "row_line", "rows_behind", "table_name"]
 
 _SIGNS = {"insert": "+", "update": "~", "delete": "-"}
 _MAX_CELL = 40
@@ -19,21 +20,31 @@ _BRIEF_CELLS = 3
 def finding_lines(verdict: Mapping[str, Any]) -> list[str]:
     """A verdict's findings, or its reason where it has none."""
     findings = [str(finding["text"]) for finding in verdict.get("findings", ())]
-    return findings or [str(verdict.get("reason") or "no reason was recorded")]
+    return [visible(line) for line in findings or [str(verdict.get("reason") or "no reason was recorded")]]
 
 
-def changed_rows(changes: Mapping[str, Any] | None, events: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+def changed_rows(
+    changes: Mapping[str, Any] | None, events: Sequence[Mapping[str, Any]] | None = None
+) -> list[str]:
     """Every changed row and schema object of a change set, a line each, with every cell that matters.
 
     Args:
         changes: the change set's JSON form, or None where none was taken.
-        events: the trace, to name the tool call that wrote each row.
+        events: the trace, to name the tool call that wrote each row; without it, nobody is named.
     """
     if changes is None:
         return []
-    lines = [row_line(table, row, events) for table in changes["tables"] for row in table["rows"]]
+    names = None if events is None else call_names(events)
+    lines = []
+    for table in changes["tables"]:
+        lines += [row_line(table, row, names) for row in table["rows"]]
+        if table.get("omitted"):
+            lines.append(
+                f"{visible(table_name(table))}  … {table['omitted']} rows more were too many to keep"
+            )
     return lines + [
-        f"{changed['op']} {changed['kind']} {changed['name']}" for changed in changes.get("objects", ())
+        visible(f"{changed['op']} {changed['kind']} {changed['name']}")
+        for changed in changes.get("objects", ())
     ]
 
 
@@ -49,8 +60,9 @@ def rows_behind(
         if finding.get("table")
     }
     tables = set(verdict.get("tables", ())) if not named else set()
+    names = call_names(events)
     return [
-        row_line(table, row, events, first=verdict.get("words", ()))
+        row_line(table, row, names, first=verdict.get("words", ()))
         for table in changes["tables"]
         for row in table["rows"]
         if table_name(table) in tables or (table_name(table), row["op"], canonical(row["key"])) in named
@@ -65,7 +77,7 @@ def table_name(table: Mapping[str, Any]) -> str:
 def row_line(
     table: Mapping[str, Any],
     row: Mapping[str, Any],
-    events: Sequence[Mapping[str, Any]],
+    names: Mapping[str, str] | None,
     *,
     first: Sequence[str] | None = None,
 ) -> str:
@@ -74,40 +86,33 @@ def row_line(
     Args:
         table: its table in the change set's JSON form.
         row: the row in its.
-        events: the trace.
+        names: what to call each tool call, from `call_names`; None: nobody is named.
         first: for a brief line of a few cells: the columns to begin with. Those that only say when come last.
     """
-    key = " ".join(str(value) for value in (row["key"] or {}).values()) or "(no key)"
-    names = _named_cells(row)
+    types = table["columns"]
+    key = " ".join(
+        readable(value, types.get(name, ""), chars=_MAX_CELL).text
+        for name, value in (row["key"] or {}).items()
+    )
+    cells = _named_cells(row)
     if first is not None:
-        when = {name for name in names if table["columns"][name].startswith("timestamp")}
-        names = sorted(names, key=lambda name: (name not in first, name in when))
-    cells = [_cell_of(row, name) for name in names]
-    if first is not None and len(cells) > _BRIEF_CELLS:
-        cells = [*cells[:_BRIEF_CELLS], "…"]
-    author = written_by(row, events)
-    by = f"   by {author}" if author else ""
-    return f"{table_name(table)} {key}  {_SIGNS[row['op']]} {', '.join(cells)}{by}"
+        when = {name for name in cells if types[name].startswith("timestamp")}
+        cells = sorted(cells, key=lambda name: (name not in first, name in when))
+    shown = [_cell_of(row, name, types.get(name, "")) for name in cells]
+    if first is not None and len(shown) > _BRIEF_CELLS:
+        shown = [*shown[:_BRIEF_CELLS], "…"]
+    said = "" if names is None else credit(author(row.get("by"), names))
+    line = f"{visible(table_name(table))} {key or '(no key)'}  {_SIGNS[row['op']]} {', '.join(shown)}"
+    return f"{line}   {said}" if said else line
 
 
-def written_by(row: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> str:
-    """The tool call whose transaction ids cover the row's, as `name, turn n`; empty where none does."""
-    if row.get("xid") is None:
-        return ""
-    for event, after in _calls(events):
-        first, end = event.get("xid"), after.get("xid")
-        if first is not None and end is not None and int(first) <= int(row["xid"]) < int(end):
-            return f"{event['name']}, turn {event['turn']}"
-    return ""
-
-
-def _calls(events: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    open_calls: dict[str, Mapping[str, Any]] = {}
-    for event in events:
-        if event["kind"] == "tool_call":
-            open_calls[event["call"]] = event
-        elif event["kind"] in ("tool_result", "tool_error") and event["call"] in open_calls:
-            yield open_calls.pop(event["call"]), event
+def call_names(events: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What a trace's tool calls are called in reports, by their ids: `reschedule, turn 4`."""
+    return {
+        event["call"]: f"{event['name']}, turn {event['turn']}"
+        for event in events
+        if event["kind"] == "tool_call"
+    }
 
 
 def _named_cells(row: Mapping[str, Any]) -> list[str]:
@@ -117,14 +122,8 @@ def _named_cells(row: Mapping[str, Any]) -> list[str]:
     return [name for name, value in image.items() if value is not None and name not in key]
 
 
-def _cell_of(row: Mapping[str, Any], name: str) -> str:
+def _cell_of(row: Mapping[str, Any], name: str, type_: str) -> str:
     if row["op"] == "update":
-        return f"{name} {_cell(row['old'][name])} → {_cell(row['new'][name])}"
-    return f"{name} {_cell((row['new'] or row['old'])[name])}"
-
-
-def _cell(value: str | None) -> str:
-    if value is None:
-        return "null"
-    text = " ".join(value.split())
-    return text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 1]}…"
+        old, new = readable_pair(row["old"].get(name), row["new"].get(name), type_, chars=_MAX_CELL)
+        return f"{visible(name)} {old.text} → {new.text}"
+    return f"{visible(name)} {readable((row['new'] or row['old'])[name], type_, chars=_MAX_CELL).text}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from redteam_harness.report.usage import usage_data
+
 if TYPE_CHECKING:
     from redteam_harness.report.summary import Finished, Summary
 
@@ -38,6 +40,9 @@ def report_data(summary: Summary) -> dict[str, Any]:
             {"rule": count.rule, "severity": count.severity, "failed": count.failed, "judged": count.judged}
             for count in summary.rules
         ],
+        "not_held": {"conversations": list(summary.not_held), "why": summary.stopped},
+        "launches": summary.launches,
+        "usage": usage_data(summary.usage),
         "conversations": [_conversation(one) for one in summary.finished],
     }
 
@@ -55,5 +60,6 @@ def _conversation(one: Finished) -> dict[str, Any]:
         "verdicts": list(one.verdicts),
         "changes_hash": one.changes["hash"] if one.changes else None,
         "kept_fork": one.kept,
+        "late": list(one.late),
         "seconds": round(one.seconds, 3),
     }

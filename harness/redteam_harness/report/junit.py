@@ -32,8 +32,10 @@ def junit(summary: Summary) -> str:
     for one in summary.finished:
         _case(suite, one)
     for number in range(summary.unfinished):
-        case = SubElement(suite, "testcase", classname=summary.suite, name=f"not finished {number + 1}")
-        SubElement(case, "error", type="unfinished", message="the launch ended before this conversation did")
+        name = summary.not_held[number] if summary.not_held else f"not finished {number + 1}"
+        case = SubElement(suite, "testcase", classname=summary.suite, name=name)
+        why = summary.stopped or "the launch ended before this conversation did"
+        SubElement(case, "error", type="unfinished", message=_clean(why))
     indent(suite)
     return f"<?xml version='1.0' encoding='utf-8'?>\n<!-- {_comment(summary.notice)} -->\n" + tostring(
         suite, encoding="unicode"

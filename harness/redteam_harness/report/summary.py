@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from redteam_harness.models.usage import Spent
+
 __all__ = ["FAULTS", "Finished", "Outcome", "PassRate", "RuleCount", "Summary", "summarise"]
 
 Outcome = Literal["pass", "fail", "sim-fault", "judge-fault", "infra-fault", "derailed"]
@@ -35,6 +37,7 @@ class Finished:
         changes: the change set's JSON form, or None where none was taken.
         seconds: how long it took.
         kept: the fork's name, where it was kept.
+        late: what was still going on when it was over, a sentence each.
     """
 
     id: str
@@ -50,6 +53,7 @@ class Finished:
     changes: Mapping[str, Any] | None = None
     seconds: float
     kept: str | None = None
+    late: Sequence[str] = ()
 
     @property
     def broken(self) -> list[Mapping[str, Any]]:
@@ -100,7 +104,11 @@ class Summary:
         rules: every rule that failed, the gravest and most frequent first.
         outcomes: how many conversations had each outcome.
         interrupted: whether a person stopped the launch.
-        seconds: from the first conversation's start to the last one's end.
+        seconds: from the first conversation's start to the last one's end, in the last launch of the run.
+        not_held: ids of planned conversations without an outcome.
+        stopped: why no more of them were started, where something of ours stopped that.
+        usage: what models used in all launches of the run, by role and model.
+        launches: how often the run was launched: 1, and one more for each time that it was resumed.
     """
 
     notice: str
@@ -115,6 +123,10 @@ class Summary:
     outcomes: Mapping[str, int]
     interrupted: bool
     seconds: float
+    not_held: Sequence[str] = ()
+    stopped: str | None = None
+    usage: Sequence[Spent] = ()
+    launches: int = 1
 
     @property
     def faults(self) -> int:
@@ -148,6 +160,10 @@ def summarise(
     forks: int,
     interrupted: bool,
     seconds: float,
+    not_held: Sequence[str] = (),
+    stopped: str | None = None,
+    usage: Sequence[Spent] = (),
+    launches: int = 1,
 ) -> Summary:
     """Count what finished."""
     from redteam_rubrics import wilson
@@ -173,6 +189,10 @@ def summarise(
         outcomes=dict(outcomes),
         interrupted=interrupted,
         seconds=seconds,
+        not_held=tuple(not_held),
+        stopped=stopped,
+        usage=tuple(usage),
+        launches=launches,
     )
 
 

@@ -8,7 +8,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from redteam_forker.changes.render import visible
 from redteam_harness.report.changed import changed_rows, finding_lines, rows_behind
+from redteam_harness.report.late import late_lines
+from redteam_harness.report.usage import usage_lines
 from redteam_rubrics import COLLATERAL
 
 if TYPE_CHECKING:
@@ -61,6 +64,26 @@ def print_report(console: Console, summary: Summary, where: str, traces: Mapping
         console.print(
             f"  ... and {len(failed) - _MAX_SHOWN_FAILURES} more in {where}/report.json", highlight=False
         )
+    late = [f"{one.id}: {line}" for one in summary.finished for line in one.late]
+    for line in late[:_MAX_SHOWN_FAILURES]:
+        console.print(f"[bold]late[/]         {escape(line)}", highlight=False, soft_wrap=True)
+    if len(late) > _MAX_SHOWN_FAILURES:
+        console.print(
+            f"  ... and {len(late) - _MAX_SHOWN_FAILURES} more in {where}/report.json", highlight=False
+        )
+    if summary.not_held:
+        shown = " ".join(summary.not_held[:_MAX_SHOWN_FAILURES])
+        more = len(summary.not_held) - _MAX_SHOWN_FAILURES
+        why = f": {summary.stopped}" if summary.stopped else ""
+        console.print(
+            f"[bold]not held[/]     {escape(shown)}{f' and {more} more' if more > 0 else ''}{escape(why)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        console.print(f"      redteam launch --resume {where}", style="dim", highlight=False, soft_wrap=True)
+    for number, line in enumerate(usage_lines(summary.usage)):
+        head = "[bold]models[/]       " if not number else " " * 13
+        console.print(f"{head}{escape(line)}", highlight=False, soft_wrap=True)
     kept = [one.kept for one in summary.finished if one.kept]
     if kept:
         console.print(f"kept forks   {' '.join(kept)}", highlight=False)
@@ -81,7 +104,7 @@ def exit_line(summary: Summary) -> str:
         case 1:
             return "exit 1: the agent broke a rule" + (f"; {without}" if lost else "")
         case 3:
-            return f"exit 3: {without}, by faults of ours"
+            return f"exit 3: {without}, " + ("by faults of ours" if summary.faults else "not held")
         case _:
             return "exit 0: every conversation passed"
 
@@ -130,6 +153,7 @@ def _print_failure(console: Console, one: Finished, where: str, events: Sequence
     shown: set[str] = set()
     for verdict in sorted(one.broken, key=lambda verdict: verdict["rule"] == COLLATERAL):
         rows = [line for line in rows_behind(verdict, one.changes, events) if line not in shown]
+        rows += _beside_rows(verdict)
         if verdict["rule"] == COLLATERAL and not rows:
             continue  # every row of it stands under another rule already
         shown.update(rows)
@@ -141,6 +165,15 @@ def _print_failure(console: Console, one: Finished, where: str, events: Sequence
         if len(lines) > _MAX_SHOWN_ROWS:
             console.print(f"        ... and {len(lines) - _MAX_SHOWN_ROWS} more", highlight=False)
     console.print(f"      redteam show {where} {one.id}", style="dim", highlight=False, soft_wrap=True)
+
+
+def _beside_rows(verdict: Mapping[str, Any]) -> list[str]:
+    """A verdict's findings about changes without a row to show: objects, writes, rows too many to keep."""
+    findings = verdict.get("findings", ())
+    if verdict["rule"] != COLLATERAL and not any(finding.get("op") for finding in findings):
+        return []
+    beside = [finding for finding in findings if not finding.get("op")]
+    return finding_lines({**verdict, "findings": beside}) if beside else []
 
 
 def print_conversation(console: Console, stored: StoredConversation, notice: str) -> None:
@@ -192,35 +225,45 @@ def _transcript(events: Sequence[Mapping[str, Any]]) -> Text:
 def _event_line(event: Mapping[str, Any]) -> Text | None:
     match event["kind"]:
         case "user":
-            return Text.assemble(("user   ", "bold cyan"), str(event["text"]))
+            return Text.assemble(("user   ", "bold cyan"), _said(event["text"]))
         case "agent":
-            return Text.assemble(("agent  ", "bold magenta"), str(event["text"]))
+            return Text.assemble(("agent  ", "bold magenta"), _said(event["text"]))
         case "tool_call":
             arguments = ", ".join(f"{name}={value!r}" for name, value in event["arguments"].items())
-            return Text(f"  → {event['name']}({arguments})", style="blue")
+            return Text(visible(f"  → {event['name']}({arguments})"), style="blue")
         case "tool_result":
             return Text(f"  ← {_short(event.get('value'))}", style="dim")
         case "tool_error":
-            return Text(f"  ← {event['type']}: {event['message']}", style="yellow")
+            return Text(f"  ← {visible(event['type'])}: {_said(event['message'])}", style="yellow")
         case "external":
             arguments = ", ".join(f"{name}={value!r}" for name, value in event["arguments"].items())
-            return Text(f"  ⇢ mocked: {event['name']}({arguments})", style="blue")
+            return Text(visible(f"  ⇢ mocked: {event['name']}({arguments})"), style="blue")
+        case "swap":
+            named = f"{event.get('from') or 'another agent'} → {event['to']}"
+            return Text(visible(f"  ⇄ handed over: {named}"), style="blue")
         case "reveal":
-            return Text(f"  (may now say: {event['fact']})", style="dim")
+            return Text(visible(f"  (may now say: {event['fact']})"), style="dim")
         case "fault":
             return Text(
-                f"! {event['whose']}-fault, {event['cause']}: {event['message']}", style="bold yellow"
+                f"! {event['whose']}-fault, {event['cause']}: {_said(event['message'])}", style="bold yellow"
             )
         case "printed":
             return Text(f"  printed: {_short(event['text'])}", style="dim")
+        case "late":
+            return Text("\n   ".join(f"  late: {line}" for line in late_lines([event])), style="yellow")
         case "retry" | "end":
             return Text(f"({event['kind']}: {event.get('reason') or event.get('cause')})", style="dim")
         case _:
             return None
 
 
+def _said(text: Any) -> str:
+    """What somebody said, on its own lines; what a terminal would obey is shown as signs."""
+    return "\n".join(visible(line) for line in str(text).split("\n"))
+
+
 def _short(value: Any) -> str:
-    text = " ".join(str(value).split())
+    text = visible(" ".join(str(value).split()))
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 

@@ -9,9 +9,9 @@ from redteam_rubrics.verdict import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from redteam_rubrics.evidence import ChangedRow, Evidence, TableChanges
+    from redteam_rubrics.evidence import ChangedRow, Evidence, TableChanges, Write
 
-__all__ = ["MAX_FINDINGS", "about_row", "capped", "cut", "listed", "pairs"]
+__all__ = ["MAX_FINDINGS", "about_omitted", "about_row", "about_write", "capped", "cut", "listed", "pairs"]
 
 MAX_FINDINGS = 200
 _MAX_COLUMNS = 3
@@ -40,7 +40,7 @@ def pairs(cells: Mapping[str, object]) -> str:
 
 
 def about_row(evidence: Evidence, table: TableChanges, row: ChangedRow, complaint: str) -> Finding:
-    """A finding about one changed row: what happened to it, and what is wrong with that.
+    """A finding about one changed row: what happened to it, who did it, and what is wrong with that.
 
     Args:
         evidence: names the tool call that wrote the row, where that is known.
@@ -59,13 +59,35 @@ def about_row(evidence: Evidence, table: TableChanges, row: ChangedRow, complain
     if row.key is None:
         image = row.new if row.new is not None else row.old
         event += f" ({pairs(image or {})})"
+    if row.by == ():
+        event += ", outside any tool call"
     return Finding(
         text=f"{event[0].upper()}{event[1:]}: {complaint}.",
         table=table.name,
         op=row.op,
         key=row.key,
         columns=row.changed,
-        event=evidence.writer(row.xid),
+        event=evidence.writer(row.by),
+    )
+
+
+def about_omitted(table: TableChanges, complaint: str) -> Finding:
+    """A finding about the changed rows of a table that were too many to keep."""
+    verb = "row was" if table.omitted == 1 else "rows were"
+    event = f"{table.omitted} more changed {verb} too many to keep"
+    return Finding(text=f"In {table.name}, {event}: {complaint}.", table=table.name)
+
+
+def about_write(evidence: Evidence, write: Write, complaint: str) -> Finding:
+    """A finding about a write of which nothing is left."""
+    rows = "1 row" if write.rows == 1 else f"{write.rows} rows"
+    verb = {"insert": "added", "update": "changed", "delete": "deleted"}[write.op]
+    event = f"{rows} of {write.table} {'was' if write.rows == 1 else 'were'} {verb}"
+    outside = ", outside any tool call" if write.by == () else ""
+    return Finding(
+        text=f"{event}{outside}, and nothing of it is left: {complaint}.",
+        table=write.table,
+        event=evidence.writer(write.by),
     )
 
 

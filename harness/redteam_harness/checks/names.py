@@ -1,0 +1,19 @@
+"""Names in rules and policies that refer to nothing: what a launch refuses, too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redteam_harness.checks.finding import Finding
+from redteam_harness.launch.prepare import name_mistakes
+
+if TYPE_CHECKING:
+    from redteam_harness.checks.finding import Subject
+
+__all__ = ["check_suite_names"]
+
+
+async def check_suite_names(subject: Subject) -> list[Finding]:
+    """Compare the names in the suite with its templates and its cast."""
+    mistakes = await name_mistakes(subject.server, subject.suite, subject.templates, subject.cast.columns)
+    return [Finding(severity="mistake", place=mistake.place, message=mistake.message) for mistake in mistakes]

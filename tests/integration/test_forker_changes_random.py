@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -64,14 +63,19 @@ def _search(usual: int, share: float) -> settings:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Zoo:
-    """A baseline that was read whole, once."""
+    """A baseline that was read whole, once. Hypothesis would print all rows of a dataclass."""
 
-    server: Server
-    name: str
-    oracle: Oracle = field(repr=False)
-    schema: dict[tuple[str, str, str], str] = field(repr=False)
+    def __init__(
+        self, server: Server, name: str, oracle: Oracle, schema: dict[tuple[str, str, str], str]
+    ) -> None:
+        self.server = server
+        self.name = name
+        self.oracle = oracle
+        self.schema = schema
+
+    def __repr__(self) -> str:
+        return f"the zoo on {self.server.facts.version}"
 
 
 async def zoo_on(server: Server) -> AsyncIterator[Zoo]:
@@ -130,7 +134,7 @@ async def judge(zoo: Zoo, history: Sequence[Step]) -> ChangeSet:
             schema = differing(zoo.schema, await dump_schema(zoo.server, fork.name))
     if by_map.hash != changes.hash:
         problems.append(f"by the visibility map alone it is {by_map.tables}")
-    told = [item for item in changes.objects if item.kind not in _NOT_DUMPED and not _is_filling(item)]
+    told = [item for item in changes.objects if item.kind not in _NOT_DUMPED and not _is_unseen(item)]
     if schema and not told:
         problems.append(f"the schema differs, and nothing is told: {schema}")
     if told and not schema:
@@ -139,9 +143,13 @@ async def judge(zoo: Zoo, history: Sequence[Step]) -> ChangeSet:
     return changes
 
 
-def _is_filling(item: ObjectChange) -> bool:
-    """A materialized view that was filled; pg_dump tells none as filled."""
-    return (item.old or "").replace("not populated, ", "") == item.new
+def _is_unseen(item: ObjectChange) -> bool:
+    """What pg_dump is blind to: that a view was filled, or that the triggers behind a foreign key are off."""
+    old, new = (
+        (text or "").replace("not populated, ", "").replace(" (triggers disabled)", "")
+        for text in (item.old, item.new)
+    )
+    return old == new
 
 
 def _has_ddl(history: Sequence[Step]) -> bool:

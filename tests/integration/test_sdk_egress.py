@@ -514,11 +514,13 @@ def test_programs_are_started_and_recorded_by_name_without_their_arguments() -> 
         subprocess.run(["/bin/echo", "a secret"], check=True, stdout=subprocess.DEVNULL)
         subprocess.run("echo a-secret", shell=True, check=True, stdout=subprocess.DEVNULL)  # noqa: S602
         os.system("true a-secret")  # noqa: S605
+        os.waitpid(os.posix_spawn("/bin/true", ["true", "a secret"], {}), 0)
         asyncio.run(start())
     assert [(event["kind"], event["program"]) for event in events] == [
         ("subprocess", "/bin/echo"),
         ("subprocess", "/bin/sh"),
         ("subprocess", "true"),
+        ("subprocess", "/bin/true"),
         ("subprocess", "true"),
     ]
 

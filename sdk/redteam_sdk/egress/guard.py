@@ -27,6 +27,7 @@ from redteam_sdk.faults import record_fault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+    from types import FrameType
 
     from redteam_sdk.claims import Context
 
@@ -192,6 +193,15 @@ def _see_program(_state: Destinations, program: Any, *_rest: object) -> None:
     record.emit("subprocess", program=os.fsdecode(name).split(maxsplit=1)[0] if name else "?")
 
 
+def _see_spawn(state: Destinations, program: Any, *rest: object) -> None:
+    # subprocess spawns some of its programs this way, from Python 3.13 on nearly all, and told it already.
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - who called is what is asked
+    while frame is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    if frame is None or frame.f_globals.get("__name__") != "subprocess":
+        _see_program(state, program, *rest)
+
+
 _SEES: dict[str, Callable[..., None]] = {
     _PROOF: _see_proof,
     "socket.__new__": _see_new,
@@ -205,7 +215,7 @@ _SEES: dict[str, Callable[..., None]] = {
     "socket.getnameinfo": _see_look_back,
     "subprocess.Popen": _see_program,
     "os.system": _see_program,
-    "os.posix_spawn": _see_program,
+    "os.posix_spawn": _see_spawn,
     "pty.spawn": _see_program,
 }
 

@@ -16,7 +16,8 @@ from redteam_forker.changes.changeset import (
     SequenceChange,
     TableChanges,
 )
-from redteam_forker.changes.values import ArrayOf, MultirangeOf, RangeOf, canonical
+from redteam_forker.changes.types import kind_named
+from redteam_forker.changes.values import canonical
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _rows(now: TableChanges | None, then: TableChanges | None) -> tuple[RowChang
             )
     if then.key is None or (now is not None and now.key != then.key):
         return _multiset(now, then)
-    kinds = {name: _kind(kind) for name, kind in (now or then).columns.items()}
+    kinds = {name: kind_named(kind) for name, kind in (now or then).columns.items()}
     after = {_identity(row.key): row for row in (now.rows if now else ())}
     before = {_identity(row.key): row for row in then.rows}
     found = []
@@ -156,20 +157,6 @@ def _last(xids: Counter[int | None], count: int) -> list[int | None]:
 
 def _identity(key: Mapping[str, str] | None) -> Hashable:
     return tuple(key.values()) if key is not None else ()
-
-
-def _kind(type_name: str) -> Kind:
-    if type_name.endswith("[]"):
-        return ArrayOf(_kind(type_name.removesuffix("[]")))
-    if type_name in ("json", "jsonb"):
-        return "json"
-    if type_name in ("numrange", "nummultirange"):
-        return RangeOf("number") if type_name == "numrange" else MultirangeOf("number")
-    return (
-        "number"
-        if type_name in ("smallint", "integer", "bigint") or type_name.startswith("numeric")
-        else "text"
-    )
 
 
 def _sequences(now: Sequence[SequenceChange], then: Sequence[SequenceChange]) -> tuple[SequenceChange, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from redteam_personas.actor import Actor, ActorFault, Brief, Line, Refusal, Taken, View, take_line, view_of
 from redteam_personas.cast import Cast, CastSpec, DispositionName, draw_cast
 from redteam_personas.discipline import FaultKind
-from redteam_personas.disposition import Disposition, find_disposition, load_dispositions
+from redteam_personas.disposition import Disposition, load_dispositions
 from redteam_personas.leaks import find_leaks
 from redteam_personas.offline import Offline, OfflineSpec, check_offline
 from redteam_personas.others import Others
@@ -55,7 +55,6 @@ __all__ = [
     "check_offline",
     "check_select",
     "draw_cast",
-    "find_disposition",
     "find_leaks",
     "hear",
     "held_facts",

@@ -13,16 +13,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from redteam_personas.discipline import Manner
 from redteam_personas.persona import Reveal, RevealText
-from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 __all__ = [
     "Disposition",
     "OfflinePhrases",
     "ScriptTemplates",
-    "find_disposition",
     "load_dispositions",
     "suggest",
 ]
@@ -169,17 +167,6 @@ def load_dispositions() -> dict[str, Disposition]:
         for file in files
     ]
     return {one.name: one for one in shipped}
-
-
-def find_disposition(known: Mapping[str, Disposition], name: str) -> Disposition:
-    """The disposition of that name.
-
-    Raises:
-        UsageError: there is none; lists those there are and a near match.
-    """
-    if name not in known:
-        raise UsageError(f"disposition {name!r} is not known{suggest(name, known)}")
-    return known[name]
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

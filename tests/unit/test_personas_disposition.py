@@ -16,12 +16,10 @@ from redteam_personas import (
     FactSpec,
     OfflineSpec,
     Reveal,
-    find_disposition,
     load_dispositions,
 )
 from redteam_personas.discipline import FAULTS
 from redteam_personas.disposition import OfflinePhrases, suggest
-from redteam_sdk.errors import UsageError
 
 SHIPPED = (
     *("angry", "changes-mind", "claims-without-acting", "confused", "cooperative", "evasive"),
@@ -112,13 +110,6 @@ def test_the_page_explains_every_key_of_a_disposition_and_every_fault() -> None:
     keys = {*Disposition.model_fields, *OfflinePhrases.model_fields}
     assert [key for key in sorted(keys) if f"`{key}`" not in section and f"  {key}:" not in section] == []
     assert [kind for kind in FAULTS if f"| `{kind}` |" not in PAGE] == []
-
-
-def test_an_unknown_disposition_is_refused_with_a_near_match_and_the_known_ones() -> None:
-    with pytest.raises(
-        UsageError, match=r"'evasve' is not known; did you mean 'evasive'\? There are: angry, "
-    ):
-        find_disposition(load_dispositions(), "evasve")
 
 
 def test_an_unknown_name_without_a_near_match_lists_the_known_ones() -> None:

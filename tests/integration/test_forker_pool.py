@@ -55,6 +55,14 @@ async def until(holds: Callable[[], bool]) -> None:
             await anyio.sleep(0.002)
 
 
+async def until_rested(pool: Pool, count: int) -> None:
+    """Wait until so many forks are warm and none is about to be visited: the next checkout takes one of them.
+
+    While one is visited, a checkout may be served by a build that ends sooner.
+    """
+    await until(lambda: (pool.statistics().warm, pool.statistics().visited) == (count, count))
+
+
 async def take(pool: Pool, deadline_s: float = 20) -> Fork:
     return await pool.checkout(lifetime_s=60, deadline_s=deadline_s)
 
@@ -78,7 +86,7 @@ async def test_fork_that_is_checked_out_can_be_used_and_is_handed_out_once(
 
 async def test_nobody_can_enter_a_warm_fork(server: Server, template: Template, registry: Registry) -> None:
     async with open_pool(server, template, registry, low=1, high=1) as pool:
-        await until(lambda: pool.statistics().warm == 1)
+        await until_rested(pool, 1)
         (entry,) = await registry.entries()
         async with connected(server) as session:
             row = await session.fetchrow(
@@ -345,7 +353,7 @@ async def test_checkout_that_is_cancelled_in_the_middle_is_not_handed_out_again(
         connected(server, DATABASE) as session,
         anyio.create_task_group() as tasks,
     ):
-        await until(lambda: pool.statistics().warm == 1)
+        await until_rested(pool, 1)
         (entry,) = await registry.entries()
         transaction = session.transaction()
         await transaction.start()
@@ -381,7 +389,7 @@ async def test_warm_fork_that_somebody_tampered_with_is_passed_over(
     server: Server, template: Template, registry: Registry, damage: str
 ) -> None:
     async with open_pool(server, template, registry, low=1, high=1) as pool:
-        await until(lambda: pool.statistics().warm == 1)
+        await until_rested(pool, 1)
         (entry,) = await registry.entries()
         async with connected(server) as session:
             await session.execute(damage.format(entry.name))

@@ -21,7 +21,8 @@ SELECT sum(pg_database_size(oid))::bigint FROM pg_database WHERE datconnlimit <>
 
 -- name: unused_templates
 -- $1: the start of this server's own names. Sealed templates without forks, the least recently used first: a session
--- in the baseline and a clone of the template both read the file PG_VERSION of the database.
+-- in the baseline and a clone of the template both read the file PG_VERSION of the database. Those times are whole
+-- seconds: of two that were used in the same second, the one that was made first goes first.
 SELECT t.name, t.baseline, t.facts,
        pg_database_size(t.oid) + coalesce(pg_database_size(b.oid), 0) AS size_bytes
 FROM (
@@ -33,4 +34,4 @@ FROM (
 LEFT JOIN pg_database b ON b.datname = t.baseline AND b.datconnlimit <> -2
 CROSS JOIN LATERAL pg_stat_file(format('base/%s/PG_VERSION', coalesce(b.oid, t.oid))) used
 WHERE NOT EXISTS (SELECT FROM pg_database f WHERE f.datname ~ ('^' || t.stem || '[a-z2-7]{16}$'))
-ORDER BY greatest(used.access, used.modification), t.name;
+ORDER BY greatest(used.access, used.modification), t.oid;

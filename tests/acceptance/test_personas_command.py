@@ -146,5 +146,5 @@ def test_a_wrong_command_line_is_exit_2_and_help_says_what_it_is_for(tmp_path: P
         done = redteam("personas", *arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert done.stderr
-    about = redteam("personas", "--help")
+    about = redteam("personas", "show", "--help")
     assert "The plan is the one that `redteam launch SUITE`" in " ".join(about.stdout.split())

@@ -23,13 +23,15 @@ from redteam_rubrics.policies import Policies
 from redteam_rubrics.rubric import Rule, parse_rules
 from redteam_rubrics.schema import schema
 from redteam_rubrics.statistics import Interval, wilson
-from redteam_rubrics.verdict import Finding, Outcome, Source, Status, Verdict, outcome_of
+from redteam_rubrics.verdict import Asked, Fault, Finding, Outcome, Source, Status, Verdict, outcome_of
 
 __all__ = [
     "COLLATERAL",
+    "Asked",
     "ChangeView",
     "ChangedRow",
     "Evidence",
+    "Fault",
     "Finding",
     "Gate",
     "Interval",

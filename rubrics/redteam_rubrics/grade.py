@@ -71,7 +71,7 @@ async def grade(
         except EnvironmentFault:
             raise
         except Exception as exc:  # noqa: BLE001  # a rule's boundary: its crash decides nothing about the agent
-            ruling = Ruling(status="unclear", reason=f"rule error: {_told(exc)}")
+            ruling = Ruling(status="unclear", reason=f"rule error: {_told(exc)}", fault="rule")
             if rule.changes is not None:
                 crashed[name] = rule.changes
         verdicts.append(
@@ -79,10 +79,12 @@ async def grade(
                 rule=name,
                 severity=rule.severity,
                 status=ruling.status,
-                source="assertion",
+                source="assertion" if ruling.asked is None else "judge",
                 reason=ruling.reason,
                 findings=ruling.findings,
                 vacuous=ruling.vacuous,
+                fault=ruling.fault,
+                asked=ruling.asked,
             )
         )
     if gate != "off":

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Finding", "Outcome", "Ruling", "Source", "Status", "Verdict", "outcome_of"]
+__all__ = ["Asked", "Fault", "Finding", "Outcome", "Ruling", "Source", "Status", "Verdict", "outcome_of"]
 
 Status = Literal["pass", "fail", "unclear"]
 Source = Literal["assertion", "judge", "human"]
 Outcome = Literal["pass", "fail", "judge-fault"]
+
+Fault = Literal["rule", "judge"]
+"""Why a rule is unclear though it should not be: it failed itself, or its judge could not be heard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,7 @@ class Finding:
         key: the key of that row, as text; None without a row, or when its table has no key.
         columns: the columns that changed.
         event: the index of the trace event it is about: a line, a tool call, or the call that wrote the row.
+        quote: the words of the evidence that a judge gave for it, as they are there; None: no judge said so.
     """
 
     text: str
@@ -34,6 +38,7 @@ class Finding:
     key: Mapping[str, str | None] | None = None
     columns: tuple[str, ...] = ()
     event: int | None = None
+    quote: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON-like data; what is not set is left out."""
@@ -44,6 +49,7 @@ class Finding:
             "key": None if self.key is None else dict(self.key),
             "columns": list(self.columns) or None,
             "event": self.event,
+            "quote": self.quote,
         }
         return {name: value for name, value in facts.items() if value is not None}
 
@@ -57,7 +63,33 @@ class Finding:
             key=data.get("key"),
             columns=tuple(data.get("columns", ())),
             event=data.get("event"),
+            quote=data.get("quote"),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which judge answered, so that a calibration can say whether it speaks of this one.
+
+    Attributes:
+        model: the model's id.
+        prompt: SHA-256, in hexadecimal, of all that is asked and is the same for every conversation: the
+            instructions, the question, the shape of the answer.
+        votes: how often each answer was given, where it was asked several times.
+    """
+
+    model: str
+    prompt: str
+    votes: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON-like data."""
+        return {"model": self.model, "prompt": self.prompt, "votes": dict(self.votes)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Asked:
+        """The reverse of `to_json`."""
+        return cls(model=data["model"], prompt=data["prompt"], votes=dict(data["votes"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +102,16 @@ class Ruling:
         findings: what broke the rule, or what left it unclear.
         vacuous: the rule passed because there was nothing it could have failed on (the tool it speaks of was
             never called, no row of its tables changed). It is a pass that supports nothing; count it apart.
+        fault: where it is unclear because something of ours failed; None otherwise.
+        asked: the judge that answered, where one did.
     """
 
     status: Status
     reason: str
     findings: tuple[Finding, ...] = ()
     vacuous: bool = False
+    fault: Fault | None = None
+    asked: Asked | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +133,8 @@ class Verdict:
     reason: str
     findings: tuple[Finding, ...] = ()
     vacuous: bool = False
+    fault: Fault | None = None
+    asked: Asked | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON-like data, for `verdicts.jsonl` and reports."""
@@ -108,6 +146,8 @@ class Verdict:
             "reason": self.reason,
             "findings": [finding.to_json() for finding in self.findings],
             "vacuous": self.vacuous,
+            "fault": self.fault,
+            "asked": None if self.asked is None else self.asked.to_json(),
         }
 
     @classmethod
@@ -121,6 +161,8 @@ class Verdict:
             reason=data["reason"],
             findings=tuple(Finding.from_json(finding) for finding in data["findings"]),
             vacuous=data["vacuous"],
+            fault=data["fault"],
+            asked=None if data["asked"] is None else Asked.from_json(data["asked"]),
         )
 
 

@@ -23,8 +23,10 @@ from redteam_harness.evidence.storage import EvidenceFault
 from redteam_harness.evidence.trace import Trace, now
 from redteam_harness.launch.conversation import Ending, Faulted, Whose
 from redteam_harness.launch.externals import faults_of
+from redteam_harness.launch.facts import plant_facts
 from redteam_harness.launch.judge import judge
 from redteam_harness.launch.talk import talk
+from redteam_harness.report.attacks import attacks_of
 from redteam_harness.report.late import late_lines
 from redteam_harness.report.summary import Finished
 from redteam_sdk.errors import EnvironmentFault, RedteamError
@@ -106,7 +108,7 @@ async def _held(planned: Planned, stage: Stage, started: float, *, alone: bool) 
             {"conversation": planned.id, "attempt": stage.attempt, **verdict}
             for verdict in course.judged.verdicts
         )
-    return _finished(planned, course, trace, seconds=time.monotonic() - started)
+    return _finished(planned, course, trace, stage, seconds=time.monotonic() - started)
 
 
 async def _on_a_fork(planned: Planned, stage: Stage, trace: Trace, course: _Course, *, alone: bool) -> None:
@@ -203,7 +205,7 @@ async def _dropped(fork: Fork, planned: Planned, stage: Stage) -> None:
         stage.undropped.append(fork.name)
 
 
-def _finished(planned: Planned, course: _Course, trace: Trace, *, seconds: float) -> Finished:
+def _finished(planned: Planned, course: _Course, trace: Trace, stage: Stage, *, seconds: float) -> Finished:
     ending, judged = course.ending, course.judged
     assert ending is not None
     facts: Mapping[str, Any]
@@ -232,6 +234,11 @@ def _finished(planned: Planned, course: _Course, trace: Trace, *, seconds: float
         seconds=seconds,
         kept=course.kept,
         late=late_lines(trace.events),
+        attacks=attacks_of(
+            plant_facts(stage.suite.case(planned.case), stage.planted.get(planned.id, {})),
+            trace.events,
+            judged.verdicts if judged is not None else (),
+        ),
         **facts,
     )
 

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from redteam_forker import Template
     from redteam_harness.launch.agent_specs import AnyAgent
     from redteam_harness.launch.plan import Planned
+    from redteam_harness.launch.plants import Planted
     from redteam_harness.launch.players import Players
     from redteam_harness.launch.stage import Stage
-    from redteam_harness.launch.suite import Suite
+    from redteam_harness.launch.suite import CaseSpec, Suite
 
-__all__ = ["conversation_facts", "run_facts"]
+__all__ = ["conversation_facts", "plant_facts", "run_facts"]
 
 _RUN_VERSION = 1
 
@@ -115,9 +116,9 @@ def _template_facts(template: Template) -> dict[str, Any]:
     }
 
 
-def conversation_facts(suite: Suite, planned: Planned) -> dict[str, Any]:
-    """`conversation.json`: who comes with what, and what was held back until when."""
-    script = suite.script_of(planned)
+def conversation_facts(suite: Suite, planned: Planned, planted: Planted) -> dict[str, Any]:
+    """`conversation.json`: who comes with what, what was held back until when, and what waits in the data."""
+    script, case = suite.script_of(planned), suite.case(planned.case)
     return {
         "id": planned.id,
         "case": planned.case,
@@ -130,5 +131,14 @@ def conversation_facts(suite: Suite, planned: Planned) -> dict[str, Any]:
         "ends": script.ends,
         "facts": {fact.name: str(fact.reveal) for fact in script.facts},
         "cap": script.cap,
-        "rubric": suite.case(planned.case).rubric,
+        "rubric": case.rubric,
+        "plants": plant_facts(case, planted),
+    }
+
+
+def plant_facts(case: CaseSpec, planted: Planted) -> dict[str, dict[str, Any]]:
+    """The attacks that wait in the data of a case, by name, and whether each is there for this persona."""
+    return {
+        name: {"planted": planted[name], "shows": plant.shows, "obeyed": plant.obeyed}
+        for name, plant in case.plants.items()
     }

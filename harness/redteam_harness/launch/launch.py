@@ -28,6 +28,7 @@ from redteam_harness.launch.drive import hold
 from redteam_harness.launch.facts import conversation_facts, run_facts
 from redteam_harness.launch.interrupt import Interrupt, Interrupted
 from redteam_harness.launch.plan import plan_suite
+from redteam_harness.launch.plants import find_plants
 from redteam_harness.launch.prepare import build_templates, check_rules, draw, open_pools
 from redteam_harness.launch.rehearse import rehearse
 from redteam_harness.launch.services import issuing
@@ -188,6 +189,7 @@ async def _staged(
                 pools=pools,
                 keep=options.keep,
                 attempt=options.resume.attempt if options.resume else 1,
+                planted=await find_plants(server, suite, built.templates, planned),
             )
             await rehearse(stage)
             facts = run_facts(stage, planned, players)
@@ -283,7 +285,8 @@ async def _work(queue: Iterator[Planned], stage: Stage, journal: Journal, finish
         folder = stage.run.conversation(planned.id)
         with writing(folder):
             folder.mkdir()
-        facts = {**conversation_facts(stage.suite, planned), "attempt": stage.attempt}
+        facts = conversation_facts(stage.suite, planned, stage.planted.get(planned.id, {}))
+        facts["attempt"] = stage.attempt
         write_json(folder / "conversation.json", facts)
         stage.progress.started(planned)
         try:

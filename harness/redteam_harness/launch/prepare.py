@@ -73,18 +73,18 @@ class Built(NamedTuple):
 async def build_templates(
     server: Server, registry: Registry, suite: Suite, progress: Progress, *, today: dt.date
 ) -> Built:
-    """The template of each case: the seed, and the case's setup after it.
+    """The template of each case: the seed, and the case's setup and plants after it.
 
     Raises:
         UsageError: the seed cannot be loaded as it is.
         EnvironmentFault: the server did not do it.
     """
-    built: dict[str | None, Template] = {}
+    built: dict[tuple[str, ...], Template] = {}
     hashes: list[str] = []
     for case in suite.spec.cases:
-        if case.setup in built:
+        if case.files in built:
             continue
-        files = [*suite.spec.seed.files, *([case.setup] if case.setup else [])]
+        files = [*suite.spec.seed.files, *case.files]
         spec = suite.spec.seed
         seed = await anyio.to_thread.run_sync(
             partial(
@@ -98,14 +98,14 @@ async def build_templates(
             )
         )
         template = await build_template(server, seed, role=suite.spec.role, today=today, registry=registry)
-        built[case.setup] = template
+        built[case.files] = template
         hashes.append(seed.hash)
-        progress.say(_template_line(template, case.setup))
+        progress.say(_template_line(template, case.files))
         for note in template.notes[:_MAX_NOTES]:
             progress.say(f"  {note}")
         if len(template.notes) > _MAX_NOTES:
             progress.say(f"  ... and {len(template.notes) - _MAX_NOTES} more notes in run.json")
-    return Built({case.id: built[case.setup] for case in suite.spec.cases}, tuple(hashes))
+    return Built({case.id: built[case.files] for case in suite.spec.cases}, tuple(hashes))
 
 
 @asynccontextmanager
@@ -145,11 +145,11 @@ async def open_pools(
         yield {case: pools[template.name] for case, template in built.templates.items()}
 
 
-def _template_line(template: Template, setup: str | None) -> str:
+def _template_line(template: Template, more: Sequence[str]) -> str:
     origin = "kept from before" if template.from_cache else f"built in {template.load_s:.1f} s"
     moved = f", dates moved by {template.weeks} weeks" if template.weeks else ""
     roles = f", roles made: {', '.join(template.created_roles)}" if template.created_roles else ""
-    after = f" with {setup}" if setup else ""
+    after = f" with {', '.join(more)}" if more else ""
     size = f"{template.size_bytes / 2**20:.0f} MB"
     return f"template{after}  {template.tables} tables, {size}, {origin}{moved}{roles}"
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from redteam_harness.evidence.journal import Journal, read_journal
 from redteam_harness.evidence.run import read_conversation, read_events
 from redteam_harness.models.usage import spent_from_json, spent_in
+from redteam_harness.report.attacks import attacks_of
 from redteam_harness.report.late import late_lines
 from redteam_harness.report.summary import Finished
 from redteam_sdk.errors import EnvironmentFault, UsageError
@@ -176,4 +177,7 @@ def _restored(run: RunDirectory, planned: Planned, entry: Mapping[str, Any]) -> 
         seconds=entry["seconds"],
         kept=entry["kept"],
         late=late_lines(stored.events),
+        attacks=attacks_of(
+            stored.about.get("plants", {}), stored.events, stored.verdicts if entry["changes"] else ()
+        ),
     )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from redteam_harness.evidence.run import RunDirectory
     from redteam_harness.launch.mint import Mint
     from redteam_harness.launch.plan import Planned
+    from redteam_harness.launch.plants import Planted
     from redteam_harness.launch.progress import Progress
     from redteam_harness.launch.suite import Suite
     from redteam_harness.models.calls import ModelCalls
@@ -43,6 +44,7 @@ class Stage:
         pools: the warm pool of each case, by its id.
         keep: which forks stay after their conversation.
         attempt: which launch of the run this is, from 1.
+        planted: which plants are there for whom, by conversation; those of cases without plants are absent.
         undropped: names of forks that could not be dropped; conversations add to it.
         reached: other databases that a fork's role may connect to, as measured; conversations add to it.
     """
@@ -62,5 +64,6 @@ class Stage:
     pools: Mapping[str, Pool]
     keep: Keep
     attempt: int
+    planted: Mapping[str, Planted] = field(default_factory=dict)
     undropped: list[str] = field(default_factory=list)
     reached: set[str] = field(default_factory=set)

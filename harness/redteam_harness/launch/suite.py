@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from redteam_harness.launch.agent_specs import AnyAgent, PythonAgent
 from redteam_harness.launch.documents import Document, read_document
 from redteam_harness.launch.externals import Externals
+from redteam_harness.launch.plants import PlantSpec
 from redteam_harness.models.budget import Limits
 from redteam_harness.models.prices import Price
 from redteam_personas import (
@@ -115,6 +116,10 @@ class CaseSpec(_Spec):
     setup: Annotated[
         str | None, Field(description="SQL applied after the seed; not part of what changed.")
     ] = None
+    plants: Annotated[
+        dict[Annotated[str, Field(pattern=_NAME)], PlantSpec],
+        Field(description="Attacks through data: instructions that wait in rows, by name."),
+    ] = {}
     demand: Annotated[str, Field(min_length=1, description="What the person wants.")]
     facts: Annotated[
         dict[str, FactSpec], Field(description="What the person knows, and when it says so.")
@@ -131,6 +136,11 @@ class CaseSpec(_Spec):
     externals: Annotated[
         Externals, Field(description="How external tools fail in this case: faults by tool.")
     ] = {}
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The SQL that its template has beside the seed, in order: its setup, then its plants."""
+        return (*([self.setup] if self.setup else []), *(plant.sql for plant in self.plants.values()))
 
 
 def _gate(value: object) -> object:
@@ -322,7 +332,11 @@ def _files(spec: SuiteSpec) -> list[tuple[tuple[int | str, ...], str]]:
     files: list[tuple[tuple[int | str, ...], str]] = [
         (("seed", "files", number), name) for number, name in enumerate(spec.seed.files)
     ]
-    files += [(("cases", n, "setup"), case.setup) for n, case in enumerate(spec.cases) if case.setup]
+    for number, case in enumerate(spec.cases):
+        files += [(("cases", number, "setup"), case.setup)] if case.setup else []
+        files += [
+            (("cases", number, "plants", name, "sql"), plant.sql) for name, plant in case.plants.items()
+        ]
     if isinstance(spec.agent, PythonAgent) and spec.agent.claude is not None:
         files.append((("agent", "claude", "system"), spec.agent.claude.system))
     return files

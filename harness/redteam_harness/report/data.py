@@ -40,6 +40,8 @@ def report_data(summary: Summary) -> dict[str, Any]:
             {"rule": count.rule, "severity": count.severity, "failed": count.failed, "judged": count.judged}
             for count in summary.rules
         ],
+        "attacks": [dict(attack) for attack in summary.attacks],
+        "gates": dict(summary.gates) if summary.gates else {"fail_on": [], "reasons": []},
         "not_held": {"conversations": list(summary.not_held), "why": summary.stopped},
         "launches": summary.launches,
         "usage": usage_data(summary.usage),
@@ -61,5 +63,8 @@ def _conversation(one: Finished) -> dict[str, Any]:
         "changes_hash": one.changes["hash"] if one.changes else None,
         "kept_fork": one.kept,
         "late": list(one.late),
+        "attacks": [dict(attack) for attack in one.attacks],
         "seconds": round(one.seconds, 3),
+        "repetition": one.repetition,
+        "attribution": dict(one.attribution) if one.attribution else None,
     }

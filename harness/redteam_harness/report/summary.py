@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from redteam_harness.report.attacks import attack_counts
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -38,6 +40,10 @@ class Finished:
         seconds: how long it took.
         kept: the fork's name, where it was kept.
         late: what was still going on when it was over, a sentence each.
+        attacks: what became of each attack that waited in its data, from `attacks_of`.
+        repetition: which time the same case, persona and disposition was held: 1, 2, ...
+        attribution: the first event that made it fail and what followed from it, as JSON-like data; None:
+            it did not fail, or nobody looked.
     """
 
     id: str
@@ -54,6 +60,9 @@ class Finished:
     seconds: float
     kept: str | None = None
     late: Sequence[str] = ()
+    attacks: Sequence[Mapping[str, Any]] = ()
+    repetition: int = 1
+    attribution: Mapping[str, Any] | None = None
 
     @property
     def broken(self) -> list[Mapping[str, Any]]:
@@ -109,6 +118,8 @@ class Summary:
         stopped: why no more of them were started, where something of ours stopped that.
         usage: what models used in all launches of the run, by role and model.
         launches: how often the run was launched: 1, and one more for each time that it was resumed.
+        gates: what the run had to reach and every reason why it did not, as JSON-like data.
+        attacks: what was planted in the data to mislead the agent, and what came of it, as JSON-like data.
     """
 
     notice: str
@@ -127,6 +138,8 @@ class Summary:
     stopped: str | None = None
     usage: Sequence[Spent] = ()
     launches: int = 1
+    gates: Mapping[str, Any] | None = None
+    attacks: Sequence[Mapping[str, Any]] = ()
 
     @property
     def faults(self) -> int:
@@ -164,6 +177,7 @@ def summarise(
     stopped: str | None = None,
     usage: Sequence[Spent] = (),
     launches: int = 1,
+    gates: Mapping[str, Any] | None = None,
 ) -> Summary:
     """Count what finished."""
     from redteam_rubrics import wilson
@@ -193,6 +207,8 @@ def summarise(
         stopped=stopped,
         usage=tuple(usage),
         launches=launches,
+        gates=gates,
+        attacks=tuple(attack_counts((one.case, one.attacks) for one in finished)),
     )
 
 

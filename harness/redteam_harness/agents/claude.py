@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelAgent"]
 
-_MAX_STEPS = 16
 _EMPTY_TRIES = 2
 _UNUSABLE = {
     "refusal": "refused to answer (stop: refusal): the API ended its message, so there is no line to deliver",
@@ -36,15 +35,26 @@ class ModelAgent:
         host: runs the tools.
     """
 
-    def __init__(self, host: ProcessAgent | IsolatedAgent, model: ChatModel, system: str) -> None:
+    def __init__(
+        self, host: ProcessAgent | IsolatedAgent, model: ChatModel, system: str, *, steps: int
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            host: runs the tools.
+            model: answers.
+            system: its prompt.
+            steps: how many of its messages in a row may call tools.
+        """
         self.host = host
         self._model = model
         self._system = system
+        self._steps = steps
 
     async def open(self, opening: Opening) -> ModelSession:
         """Start a session; see `Agent`."""
         session = await self.host.open(opening)
-        return ModelSession(session, self._model, self._system, self.host.tools)
+        return ModelSession(session, self._model, self._system, self.host.tools, steps=self._steps)
 
 
 class ModelSession:
@@ -56,11 +66,14 @@ class ModelSession:
         model: ChatModel,
         system: str,
         tools: Sequence[Mapping[str, Any]],
+        *,
+        steps: int,
     ) -> None:
         self._session = session
         self._model = model
         self._system = system
         self._tools = tools
+        self._steps = steps
         self._messages: list[dict[str, Any]] = []
 
     @property
@@ -77,7 +90,7 @@ class ModelSession:
             AgentLost: the tools' process was lost.
         """
         self._messages.append({"role": "user", "content": text})
-        for _ in range(_MAX_STEPS):
+        for _ in range(self._steps):
             reply = await self._reply()
             self._messages.append({"role": "assistant", "content": list(reply.content)})
             calls = [block for block in reply.content if block["type"] == "tool_use"]
@@ -87,7 +100,9 @@ class ModelSession:
             elif reply.stop != "pause_turn":
                 return reply.text
         raise AgentFault(
-            "steps", f"the agent's model called tools {_MAX_STEPS} times without answering the user"
+            "steps",
+            f"the agent's model called tools {self._steps} times without answering the user; "
+            "`agent: {claude: {steps: N}}` allows it more",
         )
 
     async def close(self) -> tuple[str, ...]:

@@ -57,6 +57,9 @@ class ClaudeSpec(_Spec):
 
     system: Annotated[str, Field(description="A file with the system prompt.")]
     tools: Annotated[str, Field(pattern=_MODULE, description="The module whose @tool functions it may call.")]
+    steps: Annotated[
+        int, Field(ge=1, le=200, description="How often it may call tools before it must answer the user.")
+    ] = 16
 
 
 class AgentSpec(_Spec):

@@ -68,7 +68,10 @@ async def open_agent(
                 else isolated_agent(command, issued.mint.trust, Isolation(env=spec.env, probe=spec.probe))
             )
             async with host as agent:
-                yield agent if players.agent is None else ModelAgent(agent, players.agent, players.system)
+                if claude is None or players.agent is None:
+                    yield agent
+                else:
+                    yield ModelAgent(agent, players.agent, players.system, steps=claude.steps)
         case CommandAgent():
             _refuse_externals(suite)
             program = ProgramCommand(

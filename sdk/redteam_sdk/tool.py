@@ -10,7 +10,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from redteam_sdk import record
+from redteam_sdk import marks, record
 from redteam_sdk.bookkeeping import next_xid, next_xid_async
 from redteam_sdk.faults import message_of, record_fault
 from redteam_sdk.schema import InvalidArguments, convert_arguments, schema
@@ -46,6 +46,7 @@ def tool(fn: Callable[P, R]) -> Callable[P, R]:
         TypeError: it is no plain function: a class, a generator, a staticmethod object, ...
     """
     require_function(fn, "@tool")
+    marks.note("tools", fn)
 
     if inspect.iscoroutinefunction(fn):
 
@@ -120,10 +121,10 @@ async def invoke(
         try:
             converted = convert_arguments(marked, arguments)
         except InvalidArguments as error:
-            facts = {"call": record.next_call(), "name": marked.__name__}
-            await _emit("tool_call", {**facts, "arguments": to_json(arguments, strict=False)})
-            await _emit("tool_error", {**facts, **_error_facts(error)})
-            raise
+            shown = to_json(arguments, strict=False)
+            return await _recorded(
+                marked.__name__, record.next_call(), shown, functools.partial(_refuse, error)
+            )
         if inspect.iscoroutinefunction(marked):
             return await marked(**converted)
         return await in_thread(lambda: marked(**converted))
@@ -148,8 +149,9 @@ def named_arguments(
 
 async def _recorded(name: str, call: str, shown: dict[str, Any], run: Callable[[], Awaitable[Any]]) -> Any:
     facts = {"call": call, "name": name}
-    await _emit("tool_call", {**facts, "arguments": shown})
     try:
+        # Within: what is cancelled while it waits for the transaction id has begun, and ends.
+        await _emit("tool_call", {**facts, "arguments": shown})
         value = await run()
     except Exception as error:
         await _emit("tool_error", {**facts, **_error_facts(error)})
@@ -160,6 +162,10 @@ async def _recorded(name: str, call: str, shown: dict[str, Any], run: Callable[[
         raise
     await _emit("tool_result", {**facts, "value": to_json(value, strict=False)})
     return value
+
+
+async def _refuse(error: InvalidArguments) -> None:
+    raise error
 
 
 async def _emit(kind: str, facts: dict[str, Any]) -> None:

@@ -205,8 +205,11 @@ async def pay() -> str:
     assert report["conversations"][0]["fault"]["cause"] == "unmocked"
     assert "tool_result" not in json.dumps(api.requests)
     # How the other call ended, that went on at the same time, is in the trace all the same: done or given up.
+    # It may also have been too late to begin.
+    begun = [call for kind, call in _told(events) if kind == "tool_call"]
     ended = [call for kind, call in _told(events) if kind != "tool_call"]
-    assert sorted(ended) == ["t1", "t2"]
+    assert "t1" in begun
+    assert sorted(ended) == sorted(begun), _told(events)
 
 
 async def test_usage_is_told_by_role_and_each_call_is_in_the_trace(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from contextlib import contextmanager
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from support.sdk import Minter, armed, context_for
 
@@ -134,6 +136,43 @@ async def test_cancelled_tool_is_recorded_and_stays_cancelled() -> None:
         ("tool_call", None),
         ("tool_error", "CancelledError"),
     ]
+
+
+@pytest.mark.parametrize("waits_at", [1, 2], ids=["before it runs", "after it ran"])
+@pytest.mark.parametrize("arguments", [{"n": 1}, {"m": 1}, {"n": -1}], ids=["fine", "misnamed", "failing"])
+async def test_call_that_is_cancelled_while_its_transaction_id_is_asked_for_begins_and_ends_once(
+    monkeypatch: pytest.MonkeyPatch, waits_at: int, arguments: dict[str, int]
+) -> None:
+    asked = 0
+    waiting = anyio.Event()
+
+    async def slow() -> int:
+        nonlocal asked
+        asked += 1
+        if asked == waits_at:
+            waiting.set()
+            await anyio.sleep_forever()
+        return asked
+
+    @tool
+    async def halve(n: int) -> int:
+        if n < 0:
+            raise ValueError("less than nothing")
+        return n // 2
+
+    async def call() -> None:
+        await invoke(halve, arguments, call="c1", in_thread=anyio.to_thread.run_sync)
+
+    # The package's `tool` is the function; the module of that name is found by its name only.
+    monkeypatch.setattr(sys.modules["redteam_sdk.tool"], "next_xid_async", slow)
+    with recorded() as events:
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+            await waiting.wait()
+            group.cancel_scope.cancel()
+    assert [(event["kind"], event["call"]) for event in events][:1] == [("tool_call", "c1")]
+    (end,) = events[1:]
+    assert (end["kind"] in ("tool_result", "tool_error"), end["call"]) == (True, "c1")
 
 
 async def test_arguments_are_recorded_as_they_were_when_the_call_began() -> None:

@@ -3,7 +3,7 @@
     RedteamError
     ├── UsageError            the caller can fix it; the CLI exits with 2
     ├── EnvironmentFault      Postgres, a process, the network or a model failed us; the CLI exits with 3
-    │   └── UnmockedExternalCall  EgressRefused
+    │   └── UnmockedExternalCall  AnswerNotRecorded  EgressRefused
     ├── ContextError          a redteam context was refused; never a reason to use production instead
     │   ├── InvalidContext  ExpiredContext  UntrustedContext  ForbiddenHost  NotConfigured
     │   └── NoContext
@@ -15,6 +15,7 @@ A message says what happened, to which object, and what to do. It never holds a 
 from __future__ import annotations
 
 __all__ = [
+    "AnswerNotRecorded",
     "ContextError",
     "EgressRefused",
     "EnvironmentFault",
@@ -53,6 +54,10 @@ class EnvironmentFault(RedteamError):
 
 class UnmockedExternalCall(EnvironmentFault):
     """An external tool without a mock was called in redteam; the call was not made."""
+
+
+class AnswerNotRecorded(EnvironmentFault):
+    """In a replay, an external tool was called as the recording does not know it; nothing was answered."""
 
 
 class EgressRefused(EnvironmentFault):

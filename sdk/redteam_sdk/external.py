@@ -13,12 +13,12 @@ import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
-from redteam_sdk import record
+from redteam_sdk import marks, record
 from redteam_sdk.context import resolve
-from redteam_sdk.errors import EnvironmentFault, UnmockedExternalCall
-from redteam_sdk.faults import describe, record_fault
+from redteam_sdk.errors import AnswerNotRecorded, EnvironmentFault, UnmockedExternalCall
+from redteam_sdk.faults import cause_of, describe, record_fault
 from redteam_sdk.mocks import Bounced, Duplicate, PerConversation
-from redteam_sdk.scripted import fault_for
+from redteam_sdk.scripted import ScriptedFault, fault_for
 from redteam_sdk.tool import named_arguments, require_function
 from redteam_sdk.values import to_json
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from redteam_sdk.claims import Context
+    from redteam_sdk.frozen import Answer
 
 __all__ = ["external", "external_tools"]
 
@@ -48,6 +49,7 @@ def external(fn: Callable[P, R], /) -> Callable[P, R]: ...
 def external(
     *,
     mock: Callable[..., Any] | None = None,
+    gap: str | None = None,
     faults: Mapping[str, Callable[[], BaseException]] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def external(
@@ -55,6 +57,7 @@ def external(
     /,
     *,
     mock: Callable[..., Any] | None = None,
+    gap: str | None = None,
     faults: Mapping[str, Callable[[], BaseException]] | None = None,
 ) -> Any:
     """Mark a function, `async def` or `def`, that must never run in redteam.
@@ -66,18 +69,22 @@ def external(
         mock: what runs in its place while a conversation is bound; takes the same arguments, also `self` of a
             method. The mock of an `async def` may be either kind, that of a `def` is a `def`, that of a
             context manager returns one. For state, see `mocks.per_conversation`.
+        gap: one sentence on what the real thing does and the mock does not, for whoever reads a verdict that
+            rests on the mock. `redteam check` asks for it.
         faults: what a case's faults raise, by name: an exception's class, or what makes one. `timeout`,
             `duplicate` and `bounce` are there; what production raises belongs in their place.
 
     Raises:
-        TypeError: the function is a generator or no function, or its mock is `async` and it is not.
+        TypeError: the function is a generator or no function, its mock is `async` and it is not, or there is
+            a `gap` and no mock.
+        ValueError: the `gap` is blank.
 
     A call raises NoContext in an armed process where no conversation is bound, and UnmockedExternalCall in a
     conversation if there is no mock. Neither makes the call.
     """
     if fn is None:
-        return functools.partial(_mark, mock=mock, faults=faults or {})
-    return _mark(fn, mock=None, faults={})
+        return functools.partial(_mark, mock=mock, gap=gap, faults=faults or {})
+    return _mark(fn, mock=None, gap=None, faults={})
 
 
 def external_tools() -> dict[str, list[str]]:
@@ -89,10 +96,18 @@ def _mark(
     fn: Callable[P, R],
     *,
     mock: Callable[..., Any] | None,
+    gap: str | None,
     faults: Mapping[str, Callable[[], BaseException]],
 ) -> Callable[P, R]:
     require_function(fn, "@external")
+    if gap is not None and mock is None:
+        raise TypeError(
+            f"external {fn.__name__!r} has a gap and no mock that it could be about; give it a mock"
+        )
+    if gap is not None and not gap.strip():
+        raise ValueError(f"the gap of external {fn.__name__!r} is blank; say what its mock does not do")
     _known.setdefault(fn.__name__, set()).update(_USUAL, faults)
+    marks.note("externals", fn, mocked=mock is not None, gap=gap)
     begin = functools.partial(_Call, fn, mock, faults)
 
     if inspect.iscoroutinefunction(fn):
@@ -161,15 +176,31 @@ class _Call:
         self._args, self._kwargs = args, kwargs
         # Before the mock has them: it may change what it is given.
         self._facts: dict[str, Any] = {"name": fn.__name__, "arguments": named_arguments(fn, args, kwargs)}
-        number = next(_numbers.here()[fn.__name__]) if context.faults else 0
-        self._fault = fault_for(context.faults, fn.__name__, context.conversation, number)
+        recording = record.current()
+        self._answers = None if recording is None else recording.answers
+        self._answer: Answer | None = None
+        if self._answers is None:
+            number = next(_numbers.here()[fn.__name__]) if context.faults else 0
+            self._fault = fault_for(context.faults, fn.__name__, context.conversation, number)
+        else:
+            # What was recorded decides, also on which faults were played.
+            self._answer = self._answers.take(fn.__name__, self._facts["arguments"])
+            self._fault = None if self._answer is None else _played(self._answer)
+            self._facts |= {"recorded": True}
         if self._fault is not None:
             self._facts |= {"fault": self._fault.fault, "happened": self._fault.runs_mock}
         self.runs = self._fault is None or self._fault.runs_mock or mock is None
         self.result: Any = None
 
     def run(self) -> Any:
-        """Call the mock."""
+        """Call the mock.
+
+        Raises:
+            AnswerNotRecorded: a replay has no answer to this call.
+            UnmockedExternalCall: there is no mock.
+        """
+        if self._answers is not None and self._answer is None:
+            raise self._answers.missing(self._fn.__name__, self._facts["arguments"])
         if self._mock is None:
             fn = self._fn
             raise UnmockedExternalCall(
@@ -181,17 +212,36 @@ class _Call:
     def __enter__(self) -> _Call:
         return self
 
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        scripted = self._scripted() if error is None else None
-        if error is not None or scripted is not None:
-            failure = error or scripted
-            assert failure is not None
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        failure = error if self._stays(error) else self._failure()
+        if failure is not None:
             record_fault(failure)
             record.emit("external", **self._facts, error=describe(failure))
-            if scripted is not None:
-                raise scripted
-            return
+            if failure is not error:
+                raise failure from None
+            return False
         record.emit("external", **self._facts, result=to_json(self.result, strict=False))
+        return True
+
+    def _stays(self, error: BaseException | None) -> bool:
+        """Whether it is the call's error, whatever was scripted or recorded."""
+        if error is None:
+            return False
+        return self._answer is None or not isinstance(error, Exception) or cause_of(error) is not None
+
+    def _failure(self) -> BaseException | None:
+        """What the call raises by the script or the record; where it answers, the result is put right."""
+        if self._fault is not None:
+            return self._scripted()
+        if self._answer is None:
+            return None
+        try:
+            if self._answer.error is not None:
+                return self._answer.raised()
+            self.result = self._answer.like(self.result)
+        except AnswerNotRecorded as unlike:
+            return unlike
+        return None
 
     def _scripted(self) -> BaseException | None:
         if self._fault is None:
@@ -240,6 +290,12 @@ class _Manager:
 
     async def __aexit__(self, *error: Any) -> bool | None:
         return await self._async.__aexit__(*error)
+
+
+def _played(answer: Answer) -> ScriptedFault | None:
+    if answer.fault is None:
+        return None
+    return ScriptedFault(answer.name, answer.fault, happened=answer.happened)
 
 
 def _count() -> defaultdict[str, Iterator[int]]:

@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Literal
 import asyncpg
 
 from redteam_sdk import record
-from redteam_sdk.errors import ContextError, EgressRefused, EnvironmentFault, UnmockedExternalCall
+from redteam_sdk.errors import (
+    AnswerNotRecorded,
+    ContextError,
+    EgressRefused,
+    EnvironmentFault,
+    UnmockedExternalCall,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["Cause", "cause_of", "describe", "message_of", "record_fault"]
 
-Cause = Literal["unmocked", "egress", "context", "environment"]
+Cause = Literal["unmocked", "mock-miss", "egress", "context", "environment"]
 
 _RECORDED = "__redteam_recorded__"
 # The server went away or has no room. No statement of an agent can cause these on its own fork's session,
@@ -39,6 +45,8 @@ def cause_of(error: BaseException) -> Cause | None:
     for link in _chain(error):
         if isinstance(link, UnmockedExternalCall):
             return "unmocked"
+        if isinstance(link, AnswerNotRecorded):
+            return "mock-miss"
         if isinstance(link, EgressRefused):
             return "egress"
         if isinstance(link, ContextError):

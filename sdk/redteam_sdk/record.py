@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from redteam_sdk.frozen import Answers
+
 __all__ = [
     "Recorder",
     "Recording",
@@ -35,11 +37,15 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Where events go, and how the calls among them are named and numbered."""
+    """Where events go, how the calls among them are named and numbered, and what external tools answer.
+
+    `answers` is what a replay has recorded; None: the mocks answer.
+    """
 
     recorder: Recorder
     calls: Iterator[int]
     name: str = "call"
+    answers: Answers | None = None
 
 
 _recording: ContextVar[Recording | None] = ContextVar("redteam_recording", default=None)
@@ -55,6 +61,7 @@ def recording(
     calls: Iterator[int] | None = None,
     name: str = "call",
     everywhere: bool = False,
+    answers: Answers | None = None,
 ) -> Iterator[None]:
     """Send the events of the block, and of the tasks it starts, to a recorder.
 
@@ -66,9 +73,10 @@ def recording(
             recording needs its own.
         everywhere: also, until the next such recording, the events of threads and tasks that were started
             without the block's contextvars: for a process that belongs to one conversation.
+        answers: what external tools answer in a replay; None: their mocks answer.
     """
     global _everywhere
-    found = Recording(recorder, calls if calls is not None else itertools.count(1), name)
+    found = Recording(recorder, calls if calls is not None else itertools.count(1), name, answers)
     if everywhere:
         _everywhere = found
     reset = _recording.set(found)

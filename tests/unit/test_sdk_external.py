@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.sdk import Minter, armed, context_for
 
-from redteam_sdk import db, external
+from redteam_sdk import db, external, tool
 from redteam_sdk.claims import from_claims, to_claims
 from redteam_sdk.context import bind, bound
 from redteam_sdk.errors import EnvironmentFault, InvalidContext, NoContext, UnmockedExternalCall
 from redteam_sdk.external import external_tools
+from redteam_sdk.marks import marked
 from redteam_sdk.mocks import Bounced, Duplicate, per_conversation
 from redteam_sdk.record import recording
 from redteam_sdk.scripted import ScriptedFault, fault_for
@@ -420,6 +421,36 @@ def test_token_whose_faults_are_odd_is_refused(claim: Any) -> None:
 def test_process_knows_its_external_tools_and_what_they_can_play() -> None:
     assert external_tools()["send_mail"] == ["bounce", "duplicate", "full", "timeout"]
     assert external_tools()["charge_card"] == ["bounce", "duplicate", "timeout"]
+
+
+def test_process_knows_what_is_marked_where_and_what_mocks_do_not_do() -> None:
+    @external(mock=lambda: None, gap="The real one charges.")
+    def buy() -> None: ...
+
+    @external
+    def sell() -> None: ...
+
+    @tool
+    def look() -> None: ...
+
+    found = {one["name"]: one for kind in marked().values() for one in kind}
+    line = buy.__wrapped__.__code__.co_firstlineno  # type: ignore[attr-defined]
+    place = {"file": __file__, "line": line}
+    assert found["buy"] == {"name": "buy", "mocked": True, "gap": "The real one charges.", **place}
+    assert (found["sell"]["mocked"], found["sell"]["gap"]) == (False, None)
+    assert [one["name"] for one in marked()["tools"] if one["file"] == __file__].count("look") == 1
+
+
+def test_gap_without_a_mock_or_without_words_is_refused() -> None:
+    with pytest.raises(TypeError, match="'buy' has a gap and no mock"):
+
+        @external(gap="The real one charges.")
+        def buy() -> None: ...
+
+    with pytest.raises(ValueError, match="the gap of external 'sell' is blank"):
+
+        @external(mock=lambda: None, gap=" ")
+        def sell() -> None: ...
 
 
 async def test_outbox_has_every_call_in_order_with_its_arguments_as_they_were_given() -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from redteam_sdk.errors import EnvironmentFault
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from redteam_forker import Fork
 
 __all__ = ["Agent", "AgentFault", "AgentLost", "AgentSession", "EventSink", "Opening"]
@@ -49,6 +51,7 @@ class Opening:
         fork: its fork, for an agent that is given the address.
         sink: where events go.
         alone: whether it needs a process to itself.
+        answers: what external tools answer, of a recording (docs/sdk.md); None: their mocks answer.
     """
 
     conversation: str
@@ -56,6 +59,7 @@ class Opening:
     fork: Fork
     sink: EventSink
     alone: bool = False
+    answers: Sequence[Mapping[str, Any]] | None = None
 
 
 class AgentSession(Protocol):

@@ -81,6 +81,11 @@ class ModelSession:
         """What the tools' database is; see `AgentSession`."""
         return self._session.database
 
+    @property
+    def egress(self) -> tuple[str, ...] | None:
+        """What the egress guard lets through in the tools' process; see `ProcessSession`."""
+        return self._session.egress
+
     async def turn(self, number: int, text: str) -> str:
         """Have the model answer, calling tools until it does.
 

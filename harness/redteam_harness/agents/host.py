@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from redteam_harness.agents.agent import Opening
+    from redteam_harness.agents.code import AgentCode
     from redteam_harness.agents.session import ProcessSession
 
 __all__ = ["ProcessAgent", "host_agent"]
@@ -35,6 +36,11 @@ class ProcessAgent:
     def tools(self) -> Sequence[Mapping[str, Any]]:
         """The schemas of the suite's tools, as the process read them from the code."""
         return self._shared.tools if self._shared is not None else ()
+
+    @property
+    def code(self) -> AgentCode | None:
+        """What is marked in the code that the process has imported; None where it does not say."""
+        return self._shared.code if self._shared is not None else None
 
     async def open(self, opening: Opening) -> ProcessSession:
         """Start a session, in the shared process or alone."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from redteam_harness.agents.agent import Opening
+    from redteam_harness.agents.code import AgentCode
     from redteam_harness.agents.session import ProcessSession
 
 __all__ = ["IsolatedAgent", "Isolation", "isolated_agent"]
@@ -54,6 +55,7 @@ class IsolatedAgent:
         self._isolation = isolation
         self._tasks = tasks
         self._tools: Sequence[Mapping[str, Any]] = ()
+        self._code: AgentCode | None = None
         self._processes: set[AgentProcess] = set()
         # Imports are work for a processor each: more at once only make each of them late.
         self._importing = anyio.CapacityLimiter(os.cpu_count() or 1)
@@ -64,6 +66,11 @@ class IsolatedAgent:
     def tools(self) -> Sequence[Mapping[str, Any]]:
         """The schemas of the suite's tools, as the last process read them from the code."""
         return self._tools
+
+    @property
+    def code(self) -> AgentCode | None:
+        """What is marked in the code that the last process imported; None where none said so."""
+        return self._code
 
     async def open(self, opening: Opening) -> ProcessSession:
         """Start a session in a new process; see `Agent`."""
@@ -112,7 +119,7 @@ class IsolatedAgent:
             process.secret = opening.fork.password
             async with self._importing:
                 await process.arm(own)
-            self._tools = process.tools
+            self._tools, self._code = process.tools, process.code
             return await process.open(replace(opening, alone=True))
         except BaseException:
             await process.stop()

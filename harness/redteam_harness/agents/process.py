@@ -21,6 +21,7 @@ from anyio.abc import UNIXSocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from redteam_harness.agents.agent import AgentFault, AgentLost
+from redteam_harness.agents.code import AgentCode
 from redteam_harness.agents.session import CLOSE_S, ProcessSession, Waiter
 from redteam_sdk.errors import UsageError
 
@@ -80,6 +81,8 @@ class AgentProcess:
         self.sessions: dict[str, ProcessSession] = {}
         self.lost: str | None = None
         self.tools: Sequence[Mapping[str, Any]] = ()
+        self.code: AgentCode | None = None
+        self.egress: tuple[str, ...] | None = None  # what its guard lets through, once it is armed
         self.secret = ""  # struck out of what is quoted of its output
         self._stopped = False
         self._waiters: dict[int, Waiter] = {}
@@ -172,8 +175,10 @@ class AgentProcess:
                 f"agent {named}: its redteam-sdk allows connections to {allowed}, and the suite to {wanted};"
                 " install the harness's version of the SDK for the agent"
             )
+        self.egress = tuple(allowed)
         self._check_faults(f"agent {named}", self._arming.answer.get("externals", {}))
         self.tools = self._arming.answer.get("tools", ())
+        self.code = AgentCode.from_json(self._arming.answer.get("marked"))
 
     def _check_faults(self, agent: str, known: Mapping[str, Sequence[str]]) -> None:
         for name, fault in dict.fromkeys((one.external, one.fault) for one in self.command.faults):
@@ -192,8 +197,17 @@ class AgentProcess:
         """Start a session in this process."""
         session = ProcessSession(self, opening)
         self.sessions[opening.conversation] = session
+        request: dict[str, Any] = {"op": "open", "token": opening.token}
+        if opening.answers is not None:
+            request["answers"] = list(opening.answers)
         try:
-            answer = await session.ask({"op": "open", "token": opening.token}, self.command.turn_s)
+            answer = await session.ask(request, self.command.turn_s)
+            if opening.answers is not None and answer.get("answers") != len(opening.answers):
+                raise AgentFault(
+                    "protocol",
+                    "the agent's redteam-sdk knows nothing of recorded answers; install the harness's "
+                    "version of the SDK for the agent",
+                )
         except BaseException:
             self.sessions.pop(opening.conversation, None)
             raise

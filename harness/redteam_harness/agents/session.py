@@ -48,6 +48,11 @@ class ProcessSession:
         self._process = process
         self._alone = opening.alone
 
+    @property
+    def egress(self) -> tuple[str, ...] | None:
+        """What the egress guard lets through, as the process said when it was armed; None: it did not."""
+        return self._process.egress
+
     async def ask(self, request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
         """Ask the process; a fault that struck earlier is raised at once."""
         if self.failed is not None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from redteam_sdk.claims import Context
+    from redteam_sdk.frozen import Answers
     from redteam_sdk.serve.channel import Channel
 
 __all__ = ["Conversation", "Refused", "fault_of", "is_async", "is_drivers", "task_name"]
@@ -49,10 +50,19 @@ class Conversation:
         turning: whether a turn is being answered.
         closed: set once the harness was told so; nothing of it is sent any more.
         threads: the names of threads that run its plain functions.
+        answers: what external tools answer in a replay; None: their mocks answer.
     """
 
-    def __init__(self, context: Context, channel: Channel, *, whole_process: bool = False) -> None:
+    def __init__(
+        self,
+        context: Context,
+        channel: Channel,
+        *,
+        whole_process: bool = False,
+        answers: Answers | None = None,
+    ) -> None:
         self.context = context
+        self.answers = answers
         self.session = Session(id=context.conversation)
         self.turning = False
         self.closed = False
@@ -65,7 +75,10 @@ class Conversation:
     def at_turn(self, turn: int) -> Iterator[None]:
         """Run the block, and the tasks it starts, on this conversation's fork, recorded under a turn."""
         recorder = _TurnRecorder(self, turn, self._channel)
-        with bound(self.context), recording(recorder, calls=self._calls, everywhere=self._whole_process):
+        with (
+            bound(self.context),
+            recording(recorder, calls=self._calls, everywhere=self._whole_process, answers=self.answers),
+        ):
             yield
 
     async def in_thread(self, run: Callable[[], Any], name: str) -> Any:

@@ -23,6 +23,8 @@ from redteam_sdk._version import __version__
 from redteam_sdk.errors import EnvironmentFault, UntrustedContext, UsageError
 from redteam_sdk.external import external_tools
 from redteam_sdk.faults import cause_of, describe, message_of
+from redteam_sdk.frozen import Answers
+from redteam_sdk.marks import marked
 from redteam_sdk.serve.belonging import Belonging, belong
 from redteam_sdk.serve.channel import PROTOCOL_VERSION, Channel, leave
 from redteam_sdk.serve.conversation import Conversation, Refused, fault_of, is_async, is_drivers, task_name
@@ -132,6 +134,7 @@ class Process:
                 "sdk": __version__,
                 "egress": sorted(trust.egress),
                 "externals": external_tools(),
+                "marked": marked(),
             }
         )
         return float(stall_s)
@@ -153,7 +156,9 @@ class Process:
     def _handle(self, request: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
         match request.get("op"):
             case "open":
-                return self._open(_text(request, "conversation"), request.get("token"))
+                return self._open(
+                    _text(request, "conversation"), request.get("token"), request.get("answers")
+                )
             case "turn":
                 return self._turn(self._known(request), _number(request, "turn"), _text(request, "text"))
             case "call":
@@ -165,7 +170,8 @@ class Process:
                     "protocol", f"there is no request {op!r} in protocol version {PROTOCOL_VERSION}"
                 )
 
-    async def _open(self, name: str, token: object) -> dict[str, Any]:
+    async def _open(self, name: str, token: object, recorded: object) -> dict[str, Any]:
+        answers = None if recorded is None else Answers.from_json(recorded)
         if name in self._conversations:
             raise Refused("protocol", f"conversation {name!r} is open already")
         with context.bind(token) as bound:
@@ -184,10 +190,17 @@ class Process:
                 f"the tools of conversation {name!r} do not see its fork {bound.database!r}"
             )
         mine = self._belonging
-        conversation = Conversation(bound, self._channel, whole_process=mine is not None)
+        conversation = Conversation(bound, self._channel, whole_process=mine is not None, answers=answers)
         probes = await mine.ask(conversation) if mine is not None else {}
         self._conversations[name] = conversation
-        return {"op": "opened", "database": seen["database"], "user": seen["user"], "probes": probes}
+        facts = {} if answers is None else {"answers": len(answers)}
+        return {
+            "op": "opened",
+            "database": seen["database"],
+            "user": seen["user"],
+            "probes": probes,
+            **facts,
+        }
 
     async def _turn(self, conversation: Conversation, turn: int, text: str) -> dict[str, Any]:
         agent, session = self._loaded.agent, conversation.session

@@ -6,7 +6,7 @@ conversation and to the `World` it left behind, and `outcome_of` says what the v
 
 from __future__ import annotations
 
-from redteam_rubrics.check import Problem, check_names, check_policies
+from redteam_rubrics.check import Problem, check_names, check_policies, check_rules, check_together
 from redteam_rubrics.collateral import COLLATERAL, Gate
 from redteam_rubrics.errors import RuleError
 from redteam_rubrics.evidence import (
@@ -18,27 +18,35 @@ from redteam_rubrics.evidence import (
     World,
     Write,
 )
-from redteam_rubrics.grade import grade
+from redteam_rubrics.functions import Functions
+from redteam_rubrics.grade import Asserted, assert_rules, grade
+from redteam_rubrics.judge import Answer, Judge, JudgeModel, Reply, prompt_digest
 from redteam_rubrics.policies import Policies
 from redteam_rubrics.rubric import Rule, parse_rules
-from redteam_rubrics.schema import schema
+from redteam_rubrics.schema import editor_schema, schema
 from redteam_rubrics.statistics import Interval, wilson
 from redteam_rubrics.verdict import Asked, Fault, Finding, Outcome, Source, Status, Verdict, outcome_of
 
 __all__ = [
     "COLLATERAL",
+    "Answer",
     "Asked",
+    "Asserted",
     "ChangeView",
     "ChangedRow",
     "Evidence",
     "Fault",
     "Finding",
+    "Functions",
     "Gate",
     "Interval",
+    "Judge",
+    "JudgeModel",
     "ObjectChange",
     "Outcome",
     "Policies",
     "Problem",
+    "Reply",
     "Rule",
     "RuleError",
     "Source",
@@ -47,11 +55,16 @@ __all__ = [
     "Verdict",
     "World",
     "Write",
+    "assert_rules",
     "check_names",
     "check_policies",
+    "check_rules",
+    "check_together",
+    "editor_schema",
     "grade",
     "outcome_of",
     "parse_rules",
+    "prompt_digest",
     "schema",
     "wilson",
 ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redteam_rubrics.arguments import persona_columns
+from redteam_rubrics.arguments import parameters_of
+from redteam_rubrics.futile import check_rules, check_together
 from redteam_rubrics.parameters import find_parameters
 from redteam_rubrics.policies import Tolerance, canonical_type
-from redteam_rubrics.rules.permission import bare
-from redteam_rubrics.statements import BEFORE, columns_of, tables_of
+from redteam_rubrics.problem import Problem
+from redteam_rubrics.relations import RELATIONS, columns_read, relations_of
+from redteam_rubrics.rules.permission import bare, placed
+from redteam_rubrics.statements import BEFORE, EVIDENCE, columns_of, tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,24 +22,11 @@ if TYPE_CHECKING:
     from redteam_rubrics.rules.permission import Entry
     from redteam_rubrics.statements import TableUse
 
-__all__ = ["Problem", "check_names", "check_policies"]
+__all__ = ["Problem", "check_names", "check_policies", "check_rules", "check_together"]
 
 _NUMBERS = ("int2", "int4", "int8", "numeric", "float4", "float8")
 _JSON = ("json", "jsonb")
 _SYSTEM = ("pg_catalog", "information_schema")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """A name that refers to nothing.
-
-    Attributes:
-        loc: where it is in rules.yaml, from the rule's name on.
-        message: what is not there, and what is.
-    """
-
-    loc: tuple[str | int, ...]
-    message: str
 
 
 def check_names(
@@ -50,7 +39,7 @@ def check_names(
 ) -> list[Problem]:
     """Find the names in rules that refer to nothing, so that a launch stops before a fork exists.
 
-    Columns in `sql` are left to Postgres; all other names are checked.
+    Of the columns in `sql`, only those of schema `evidence` are checked; the others are left to Postgres.
 
     Args:
         rules: the rules by name.
@@ -66,21 +55,24 @@ def check_names(
         if rule.sql is not None:
             loc: tuple[str | int, ...] = (name, "sql")
             problems += _tables(loc, tables_of(rule.sql), tables)
+            problems += _evidence(loc, rule.sql, tables)
             problems += _persona(loc, (found.column for found in find_parameters(rule.sql)), persona)
-        for index, entry in enumerate(rule.changes or ()):
-            problems += _entry((name, "changes", index), entry, tables, persona, tools)
+        for place, entry in placed(rule.changes or ()):
+            problems += _entry((name, "changes", *place), entry, tables, persona, tools)
         if rule.transcript is not None:
             for key in ("before_tool", "after_tool"):
                 problems += _known((name, "transcript", key), "tool", getattr(rule.transcript, key), tools)
         if rule.tools is not None:
-            for key in ("called", "never_called", "order", "at_most", "arguments"):
-                problems += _known((name, "tools", key), "tool", getattr(rule.tools, key), tools)
+            for key, named in rule.tools.tools.items():
+                problems += _known((name, "tools", key), "tool", named, tools)
             for tool, expected in rule.tools.arguments.items():
-                problems += _persona((name, "tools", "arguments", tool), persona_columns(expected), persona)
+                columns = (column for _, column in parameters_of(expected))
+                problems += _persona((name, "tools", "arguments", tool), columns, persona)
         if rule.outbox is not None:
             for sent in rule.outbox.sent:
                 problems += _known((name, "outbox", "sent"), "external tool", (sent.tool,), externals)
-                problems += _persona((name, "outbox", "sent"), persona_columns(sent.where), persona)
+                columns = (column for _, column in parameters_of(sent.where))
+                problems += _persona((name, "outbox", "sent"), columns, persona)
             limited = (tool for tool in rule.outbox.at_most if tool != "*")
             problems += _known((name, "outbox", "at_most"), "external tool", limited, externals)
     return problems
@@ -164,11 +156,26 @@ def _tables(
     loc: tuple[str | int, ...], uses: Iterable[TableUse], tables: Mapping[str, Collection[str]]
 ) -> Iterator[Problem]:
     for use in uses:
-        if use.schema in _SYSTEM or (use.schema is None and use.table.startswith("pg_")):
+        if use.schema in (*_SYSTEM, EVIDENCE) or (use.schema is None and use.table.startswith("pg_")):
             continue
         # before.patients and before."billing.claims" are named as rules name tables.
         is_bare = use.schema in (None, "public", BEFORE)
         yield from _known(loc, "table", (use.table if is_bare else f"{use.schema}.{use.table}",), tables)
+
+
+def _evidence(
+    loc: tuple[str | int, ...], sql: str, tables: Mapping[str, Collection[str]]
+) -> Iterator[Problem]:
+    """Of what a statement reads in schema `evidence`: columns that are not there, tables that it hides."""
+    for relation, column in columns_read(sql):
+        yield from _known(loc, f"column of {EVIDENCE}.{relation}", (column,), RELATIONS[relation])
+    for relation in relations_of(sql):
+        if f"{EVIDENCE}.{relation}" in tables:
+            message = (
+                f"{EVIDENCE}.{relation} is what is known of the conversation, and the database has a table "
+                "of that name, which no rule can read by it; read that through a view in another schema"
+            )
+            yield Problem(loc=loc, message=message)
 
 
 def _persona(

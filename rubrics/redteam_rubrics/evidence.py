@@ -175,6 +175,8 @@ class Evidence:
         disposition: how it was played.
         events: the trace, in order; a finding refers to an event by its index here.
         changes: what differs in the database.
+        claimed: the row that the persona claims to be, where its disposition impersonates; rules read it as
+            `:claimed.column`. None: it claims to be nobody else.
     """
 
     conversation: str
@@ -182,6 +184,7 @@ class Evidence:
     disposition: str
     events: tuple[Mapping[str, Any], ...]
     changes: ChangeView
+    claimed: Mapping[str, object] | None = None
 
     @classmethod
     def from_json(
@@ -192,6 +195,7 @@ class Evidence:
         disposition: str,
         events: Sequence[Mapping[str, Any]],
         changes: Mapping[str, Any],
+        claimed: Mapping[str, object] | None = None,
     ) -> Evidence:
         """Build it from the JSON forms of a trace and a change set.
 
@@ -204,6 +208,7 @@ class Evidence:
             disposition=disposition,
             events=tuple(events),
             changes=ChangeView.from_json(changes),
+            claimed=claimed,
         )
 
     def of_kind(self, kind: str, name: str | None = None) -> Iterator[tuple[int, Mapping[str, Any]]]:

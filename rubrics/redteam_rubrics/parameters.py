@@ -1,4 +1,4 @@
-"""`:persona.column` in the SQL and in the values of rules.
+"""`:persona.column` and `:claimed.column` in the SQL and in the values of rules.
 
 In SQL a parameter becomes a quoted constant without a type, as psql's `:'name'` does: Postgres gives it the
 type that its place asks for. A bound `$1` would need a Python value of the type that Postgres infers, so
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 from pglast.parser import ParseError, scan
@@ -25,18 +25,24 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Parameter",
+    "Person",
     "bind",
     "find_parameters",
     "literal",
     "lookup",
     "placeholders",
-    "value_column",
+    "value_parameter",
     "value_text",
 ]
 
+Person = Literal["persona", "claimed"]
+"""Whose row: the one that the conversation is played from, or the one that an impersonator claims to be."""
+
 _NAME = re.compile(r"\A(?:[^\W\d][\w$]*|\"(?:[^\"]|\"\")+\")\Z")
-_VALUE = re.compile(r"\A:persona\.(?P<column>[^\W\d][\w$]*|\"(?:[^\"]|\"\")+\")\Z")
-_PREFIX = ":persona"
+_VALUE = re.compile(r"\A:(?P<person>persona|claimed)\.(?P<column>[^\W\d][\w$]*|\"(?:[^\"]|\"\")+\")\Z")
+_PEOPLE: Mapping[str, Person] = {"persona": "persona", "claimed": "claimed"}
+_PREFIXES = (":persona", ":claimed")
+_HINT = "write :persona.column, a column of the cast"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +52,15 @@ class Parameter:
     start: int
     end: int
     column: str
+    person: Person = "persona"
 
 
 def find_parameters(sql: str) -> tuple[Parameter, ...]:
     """Find the parameters of an SQL text; strings, comments, quoted names, `::` and `:=` hold none.
 
     Raises:
-        UsageError: the text cannot be read as SQL tokens, has a parameter of another name than persona, or
-            has a `$1`, which nothing would fill.
+        UsageError: the text cannot be read as SQL tokens, has a parameter of another name than persona and
+            claimed, or has a `$1`, which nothing would fill.
     """
     try:
         tokens = scan(sql)
@@ -74,10 +81,13 @@ def find_parameters(sql: str) -> tuple[Parameter, ...]:
         tail = tokens[index + 2 : index + 4]
         columns = [sql[part.start : part.end + 1] for part in tail]
         is_joined = len(tail) == 2 and tail[0].start == end and tail[1].start == tail[0].end + 1
-        if name == "persona" and is_joined and columns[0] == "." and _NAME.match(columns[1]):
-            found.append(Parameter(start=token.start, end=tail[1].end + 1, column=_fold(columns[1])))
+        person = _PEOPLE.get(name)
+        if person is not None and is_joined and columns[0] == "." and _NAME.match(columns[1]):
+            found.append(
+                Parameter(start=token.start, end=tail[1].end + 1, column=_fold(columns[1]), person=person)
+            )
         elif depth == 0 and _NAME.match(name):
-            raise UsageError(f":{name} is not a parameter; write :persona.column, a column of the cast")
+            raise UsageError(f":{name} is not a parameter; {_HINT}")
     return tuple(found)
 
 
@@ -90,42 +100,47 @@ def placeholders(sql: str) -> str:
     return _replace(sql, {found: " $1".ljust(found.end - found.start) for found in find_parameters(sql)})
 
 
-def bind(sql: str, persona: Mapping[str, object]) -> str:
-    """The text with every parameter replaced by the persona's value as a quoted constant.
+def bind(sql: str, persona: Mapping[str, object], claimed: Mapping[str, object] | None = None) -> str:
+    """The text with every parameter replaced by the person's value as a quoted constant.
+
+    Args:
+        sql: the text.
+        persona: the persona's row.
+        claimed: the row that the persona claims to be; None, if it claims to be nobody: each value is NULL.
 
     Raises:
-        UsageError: as `find_parameters`; the persona has no such column (names those it has); or the column
+        UsageError: as `find_parameters`; the row has no such column (names those it has); or the column
             holds a value that has no SQL constant.
     """
     return _replace(
-        sql, {found: f" ({literal(lookup(persona, found.column))})" for found in find_parameters(sql)}
+        sql, {found: f" ({literal(_value(found, persona, claimed))})" for found in find_parameters(sql)}
     )
 
 
-def lookup(persona: Mapping[str, object], column: str) -> object:
-    """The persona's value of a column.
+def lookup(row: Mapping[str, object], column: str) -> object:
+    """The value of a column of the cast.
 
     Raises:
-        UsageError: it has no such column; names those it has.
+        UsageError: there is no such column; names those there are.
     """
-    if column not in persona:
-        known = ", ".join(persona) or "none"
+    if column not in row:
+        known = ", ".join(row) or "none"
         raise UsageError(f"the persona has no column {column!r}; the cast's SELECT gives: {known}")
-    return persona[column]
+    return row[column]
 
 
-def value_column(value: object) -> str | None:
-    """The column that a value of a rule refers to, or None when it is a plain value.
+def value_parameter(value: object) -> tuple[Person, str] | None:
+    """The person and the column that a value of a rule refers to, or None when it is a plain value.
 
     Raises:
         UsageError: it begins like a parameter and is none.
     """
-    if not isinstance(value, str) or not value.startswith(_PREFIX):
+    if not isinstance(value, str) or not value.startswith(_PREFIXES):
         return None
     match = _VALUE.match(value)
     if match is None:
         raise UsageError(f"{value!r} is not a parameter; write :persona.column and nothing else")
-    return _fold(match["column"])
+    return _PEOPLE[match["person"]], _fold(match["column"])
 
 
 def literal(value: object) -> str:
@@ -184,6 +199,12 @@ def value_text(value: object) -> str | None:
                 f"a persona's value of type {type(value).__name__} cannot be used in a rule; "
                 "cast it to text in the cast's SELECT"
             )
+
+
+def _value(found: Parameter, persona: Mapping[str, object], claimed: Mapping[str, object] | None) -> object:
+    if found.person == "persona":
+        return lookup(persona, found.column)
+    return None if claimed is None else lookup(claimed, found.column)
 
 
 def _element(value: object) -> str:

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from redteam_rubrics.strict import Name, Strict, not_empty, one_or_many, refusing
 from redteam_sdk.errors import UsageError
 
-__all__ = ["Pattern", "Phrase", "Phrases", "contains", "normalise", "shown"]
+__all__ = ["Pattern", "Phrase", "Phrases", "contains", "contains_words", "normalise", "shown"]
 
 _QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 
@@ -57,7 +57,7 @@ def _phrase(value: Any) -> str | Pattern:
     return value
 
 
-Phrase = Annotated[str | Pattern, PlainValidator(_phrase, json_schema_input_type=str | Pattern)]
+Phrase = Annotated[str | Pattern, PlainValidator(_phrase, json_schema_input_type=Name | Pattern)]
 """A phrase that is contained in a text, in any case, or a `Pattern`."""
 
 Phrases = Annotated[tuple[Phrase, ...], refusing(not_empty), one_or_many(Phrase)]
@@ -69,6 +69,14 @@ def contains(text: str, phrase: str | Pattern) -> bool:
     if isinstance(phrase, Pattern):
         return phrase.is_in(text)
     return normalise(phrase).casefold() in normalise(text).casefold()
+
+
+def contains_words(text: str, phrase: str | Pattern) -> bool:
+    """Whether a phrase is in a text as whole words: "yes" is not in "yesterday", nor "ok" in "book"."""
+    if isinstance(phrase, Pattern):
+        return phrase.is_in(text)
+    words = re.escape(normalise(phrase).casefold())
+    return re.search(rf"(?<!\w){words}(?!\w)", normalise(text).casefold()) is not None
 
 
 def shown(phrase: str | Pattern) -> str:

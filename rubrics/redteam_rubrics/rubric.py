@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter
 
+from redteam_rubrics.arguments import parameters_of
 from redteam_rubrics.collateral import COLLATERAL
+from redteam_rubrics.judge.spec import JudgeBody
+from redteam_rubrics.parameters import find_parameters
 from redteam_rubrics.rules.outbox import Outbox
-from redteam_rubrics.rules.permission import Entry
+from redteam_rubrics.rules.permission import Changes, placed
+from redteam_rubrics.rules.python import FunctionName
 from redteam_rubrics.rules.sql import RowsWanted, Select
 from redteam_rubrics.rules.tools import Tools
 from redteam_rubrics.rules.transcript import Transcript
-from redteam_rubrics.statements import BEFORE, tables_of, words_of
+from redteam_rubrics.statements import BEFORE, EVIDENCE, tables_of, words_of
 from redteam_rubrics.strict import Name, Severity, Strict, expecting, not_empty, refusing
 from redteam_sdk.errors import UsageError
 
@@ -21,12 +25,18 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "Kind", "Rule", "parse_rules", "rules_schema"]
 
-Kind = Literal["sql", "changes", "transcript", "tools", "outbox"]
-KINDS: tuple[Kind, ...] = ("sql", "changes", "transcript", "tools", "outbox")
+Kind = Literal["sql", "changes", "transcript", "tools", "outbox", "python", "judge"]
+ASSERTIONS: tuple[Kind, ...] = ("sql", "changes", "transcript", "tools", "outbox", "python")
+KINDS: tuple[Kind, ...] = (*ASSERTIONS, "judge")
+
+_BODIES: list[Any] = [
+    *({"required": [kind]} for kind in ASSERTIONS),
+    {"required": ["judge"], "not": {"anyOf": [{"required": [kind]} for kind in ASSERTIONS]}},
+]
 
 
 class Rule(Strict):
-    """One check with a severity. It has exactly one body: sql, changes, transcript, tools or outbox.
+    """One check with a severity. It has exactly one body; with an assertion, there may be a judge as well.
 
     Attributes:
         severity: 1 (harm), 2 (wrong) or 3 (poor).
@@ -37,28 +47,27 @@ class Rule(Strict):
         transcript: what must, and must not, be said.
         tools: which tools must, and must not, be called.
         outbox: which external calls must, and must not, be made.
+        python: a function of the suite's, `module:function`, that is given all that is known.
+        judge: a closed question that a model answers; beside another body it is asked where that one passed.
     """
 
-    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
+    model_config = ConfigDict(json_schema_extra={"oneOf": _BODIES, "dependentRequired": {"rows": ["sql"]}})
 
     severity: Severity
     why: Name | None = None
     sql: Select | None = None
     rows: RowsWanted | None = None
-    changes: (
-        Annotated[
-            tuple[Entry, ...], expecting(list, "a list; begin each table with a dash"), refusing(not_empty)
-        ]
-        | None
-    ) = None
+    changes: Changes | None = None
     transcript: Transcript | None = None
     tools: Tools | None = None
     outbox: Outbox | None = None
+    python: FunctionName | None = None
+    judge: JudgeBody | None = None
 
     @classmethod
     def _complaints(cls, data: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
-        given = [kind for kind in KINDS if kind in data]
-        if len(given) != 1:
+        given = [kind for kind in ASSERTIONS if kind in data]
+        if len(given) + ("judge" in data and not given) != 1:
             found = " and ".join(given) if given else "none"
             yield (), f"expected exactly one of {', '.join(KINDS)}; found {found}"
         elif "rows" in data and given != ["sql"]:
@@ -66,7 +75,7 @@ class Rule(Strict):
 
     @property
     def kind(self) -> Kind:
-        """Which body it has."""
+        """Which body it has; of an assertion and a judge, the assertion."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @property
@@ -77,6 +86,7 @@ class Rule(Strict):
         read = {
             use.table if use.schema in (None, "public", BEFORE) else f"{use.schema}.{use.table}"
             for use in tables_of(self.sql)
+            if use.schema != EVIDENCE
         }
         return tuple(sorted(read))
 
@@ -84,10 +94,30 @@ class Rule(Strict):
     def looks_back(self) -> bool:
         """Whether it reads schema `before`, which costs something to build."""
         uses = list(tables_of(self.sql)) if self.sql is not None else []
-        for entry in self.changes or ():
+        for _, entry in placed(self.changes or ()):
             if entry.permission is not None and entry.permission.where is not None:
                 uses += tables_of(entry.permission.where, condition=True)
         return any(use.schema == BEFORE for use in uses)
+
+    @property
+    def asks_database(self) -> bool:
+        """Whether Postgres has to be asked, and not only what is stored of the conversation."""
+        return self.sql is not None or any(
+            entry.permission is not None and entry.permission.where is not None
+            for _, entry in placed(self.changes or ())
+        )
+
+    @property
+    def is_about_claimed(self) -> bool:
+        """Whether it speaks of the row that an impersonator claims to be, in more than what may change.
+
+        Such a rule does not apply to a persona that claims to be nobody else.
+        """
+        found = [] if self.sql is None else [parameter.person for parameter in find_parameters(self.sql)]
+        expected = [] if self.tools is None else list(self.tools.arguments.values())
+        expected += [] if self.outbox is None else [sent.where for sent in self.outbox.sent]
+        found += [person for arguments in expected for person, _ in parameters_of(arguments)]
+        return "claimed" in found
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -122,4 +152,5 @@ def parse_rules(data: object) -> dict[str, Rule]:
 
 def rules_schema() -> dict[str, Any]:
     """Pydantic's JSON Schema of rules.yaml; `redteam_rubrics.schema` makes it fit for editors."""
-    return _RULES.json_schema(mode="validation")
+    found = _RULES.json_schema(mode="validation")
+    return {**found, "propertyNames": {"pattern": r"\S", "not": {"const": COLLATERAL}}}

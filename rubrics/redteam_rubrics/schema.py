@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redteam_rubrics.rubric import rules_schema
 
-__all__ = ["schema"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["editor_schema", "schema"]
 
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8,}.+)*)", re.MULTILINE)
 
 
 def schema() -> dict[str, Any]:
     """The schema. SQL, conditions and regular expressions are only text to it; `parse_rules` reads them."""
-    plain = _plain(rules_schema())
+    return editor_schema(rules_schema(), "rules.yaml")
+
+
+def editor_schema(generated: Mapping[str, Any], title: str) -> dict[str, Any]:
+    """A schema that pydantic generated, fit for editors.
+
+    Args:
+        generated: the schema of a model.
+        title: the file that it is of.
+    """
+    plain = _plain(dict(generated))
     assert isinstance(plain, dict)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **plain, "title": "rules.yaml"}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **plain, "title": title}
 
 
 def _plain(node: Any) -> Any:
@@ -31,6 +44,8 @@ def _plain(node: Any) -> Any:
         kept = {**branches[0], **kept}
     elif branches:
         kept["anyOf"] = branches
+    if "patternProperties" in kept:  # the names that a mapping may have; it has no others
+        kept.setdefault("additionalProperties", False)
     return _described(kept)
 
 

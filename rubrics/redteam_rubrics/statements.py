@@ -18,6 +18,7 @@ from redteam_sdk.errors import InternalError, UsageError
 
 __all__ = [
     "BEFORE",
+    "EVIDENCE",
     "ColumnUse",
     "TableUse",
     "check_condition",
@@ -30,6 +31,9 @@ __all__ = [
 
 BEFORE = "before"
 """The schema in which a rule finds the tables as they were when the conversation began."""
+
+EVIDENCE = "evidence"
+"""The schema in which a `sql` rule finds what was said, called, sent and changed (`relations.py`)."""
 
 _CONDITION = "SELECT (\n{}\n)"
 _CLAUSES = (
@@ -91,7 +95,10 @@ def check_condition(sql: str) -> str:
     is_plain = len(targets) == 1 and not targets[0].name and not isinstance(targets[0].val, ast.RowExpr)
     if not is_plain or any(getattr(statement, clause) for clause in _CLAUSES):
         raise UsageError("expected one condition, as after WHERE: patient_id = :persona.id")
-    if not columns_of(sql) and not tables_of(sql, condition=True):
+    tables = tables_of(sql, condition=True)
+    if any(use.schema == EVIDENCE for use in tables):
+        raise UsageError(f"a condition reads rows of the database; only a `sql` rule reads schema {EVIDENCE}")
+    if not columns_of(sql) and not tables:
         raise UsageError(
             "this condition names no column, so it says the same of every row; leave `where` out"
         )

@@ -7,7 +7,8 @@ from how the models are built (a union's branch, a list that a single value was 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar, Union
 
 from pydantic import (
@@ -29,6 +30,7 @@ __all__ = [
     "Count",
     "Name",
     "Names",
+    "Positive",
     "Severity",
     "Strict",
     "distinct",
@@ -91,8 +93,31 @@ class Strict(BaseModel):
         return f"unknown key {key!s}, expected one of: {cls._keys()}{hint}"
 
 
-def refusing(check: Callable[[_T], _T]) -> AfterValidator:
-    """A check that raises `UsageError`, as a pydantic validator with the same message."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Refusing(AfterValidator):
+    """A check, and what a JSON Schema says of it by the type of the value: editors refuse the same.
+
+    Attributes:
+        says: by JSON type, the keywords to add.
+    """
+
+    says: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], dict[str, Any]]) -> Any:
+        found = handler(core)
+        return {**found, **self.says.get(found.get("type", ""), {})}
+
+
+def refusing(
+    check: Callable[[_T], _T], says: Mapping[str, Mapping[str, Any]] | None = None
+) -> AfterValidator:
+    """A check that raises `UsageError`, as a pydantic validator with the same message.
+
+    Args:
+        check: returns the value that it takes.
+        says: what a JSON Schema can say of it, by the JSON type of the value; by default, that of the checks
+            in this module.
+    """
 
     def validate(value: _T) -> _T:
         try:
@@ -100,17 +125,23 @@ def refusing(check: Callable[[_T], _T]) -> AfterValidator:
         except UsageError as exc:
             raise PydanticCustomError("rule", "{message}", {"message": str(exc)}) from exc
 
-    return AfterValidator(validate)
+    return _Refusing(validate, _SAID.get(check, {}) if says is None else says)
 
 
-def one_or_many(item: Any) -> WrapValidator:
-    """Let a tuple of items also be written as one item: no list, and no index in an error's loc."""
+def one_or_many(item: Any, *also: AfterValidator) -> WrapValidator:
+    """Let a tuple of items also be written as one item: no list, and no index in an error's loc.
+
+    Args:
+        item: the type of an item.
+        also: what else holds of a list of them, for the JSON Schema.
+    """
     adapter: TypeAdapter[Any] = TypeAdapter(item)
 
     def validate(value: Any, handler: Callable[[Any], Any]) -> Any:
         return handler(value) if isinstance(value, list | tuple) else (adapter.validate_python(value),)
 
-    either = Union[item, list[item]]  # noqa: UP007  # items are types that are known at run time only
+    many = Annotated[list[item], *also, refusing(not_empty)]
+    either = Union[item, many]  # noqa: UP007  # items are types that are known at run time only
     return WrapValidator(validate, json_schema_input_type=either)
 
 
@@ -157,14 +188,26 @@ def _no_bool(value: Any) -> Any:
     return value
 
 
+# What a JSON Schema can say of the checks above.
+_SAID: Mapping[Callable[[Any], Any], Mapping[str, Mapping[str, Any]]] = {
+    not_empty: {"array": {"minItems": 1}, "object": {"minProperties": 1}},
+    distinct: {"array": {"uniqueItems": True}},
+    _not_blank: {"string": {"pattern": r"\S"}},
+}
+
 Name = Annotated[str, refusing(_not_blank)]
 """The name of a tool, a table, a column: text that is not blank."""
 
-Names = Annotated[tuple[Name, ...], refusing(distinct), refusing(not_empty), one_or_many(Name)]
+Names = Annotated[
+    tuple[Name, ...], refusing(distinct), refusing(not_empty), one_or_many(Name, refusing(distinct))
+]
 """One name, or a list of different ones."""
 
 Count = Annotated[int, Field(ge=0, strict=True)]
 """How often something may happen."""
+
+Positive = Annotated[int, Field(ge=1, strict=True)]
+"""How often something must happen."""
 
 Severity = Annotated[Literal[1, 2, 3], BeforeValidator(_no_bool)]
 """1 is the worst."""

@@ -73,9 +73,9 @@ class Asked:
 
     Attributes:
         model: the model's id.
-        prompt: SHA-256, in hexadecimal, of all that is asked and is the same for every conversation: the
-            instructions, the question, the shape of the answer.
-        votes: how often each answer was given, where it was asked several times.
+        prompt: SHA-256, in hexadecimal, of all that is asked and is the same for every conversation:
+            `judge.prompt_digest` says what that is.
+        votes: how often each answer was given: yes, no, unclear, and `unheard` where none could be had.
     """
 
     model: str

@@ -18,9 +18,11 @@ CLINIC = """
 CREATE DOMAIN settings AS jsonb CHECK (VALUE IS NOT NULL);
 CREATE DOMAIN preferences AS settings;
 CREATE TYPE place AS (room int, floor text);
+CREATE TYPE "Mood" AS ENUM ('calm', 'angry');
 CREATE TABLE appointments (
     id bigint PRIMARY KEY, patient_id bigint, kind varchar(20), fee numeric(12, 2), starts_at timestamptz,
     tags text[], photo bytea, options jsonb, raw json, choices preferences, at place, "Odd ""name" text,
+    mood "Mood" DEFAULT 'calm', moods "Mood"[] DEFAULT '{angry}',
     twice numeric GENERATED ALWAYS AS (fee * 2) STORED
 );
 INSERT INTO appointments

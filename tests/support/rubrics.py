@@ -53,11 +53,13 @@ def evidence(
     sequences: Sequence[Mapping[str, Any]] = (),
     writes: Sequence[Mapping[str, Any]] = (),
     persona: Mapping[str, object] | None = None,
+    claimed: Mapping[str, object] | None = None,
 ) -> Evidence:
     """Evidence from JSON forms, through the same door as stored ones."""
     return Evidence.from_json(
         conversation="c001",
         persona=PERSONA if persona is None else persona,
+        claimed=claimed,
         disposition="cooperative",
         events=events,
         changes={
@@ -98,11 +100,16 @@ async def change_set(
         if op != "update" or changed:
             facts = {"op": op, "key": {"id": key}, "old": old, "new": new, "changed": changed}
             rows.append({**facts, "xid": None, "by": None})
+    # Types are spelled as the forker spells them, whatever is on the path of who asks.
+    oid = await connection.fetchval("SELECT $1::text::regclass::oid", table)
+    path = await connection.fetchval("SELECT current_setting('search_path')")
+    await connection.execute("SELECT set_config('search_path', 'pg_catalog', true)")
     types = await connection.fetch(
         "SELECT attname, format_type(atttypid, atttypmod) AS type FROM pg_attribute "
-        "WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped",
-        table,
+        "WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped",
+        oid,
     )
+    await connection.fetch("SELECT set_config('search_path', $1, true)", path)
     schema, _, bare = table.rpartition(".")
     return {
         "schema": schema or "public",

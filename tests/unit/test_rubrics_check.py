@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 from support.rubrics import rules
 
 from redteam_rubrics import check_names
@@ -38,6 +39,13 @@ def problems(body: str) -> list[tuple[tuple[str | int, ...], str]]:
         "tools: {order: [find, book], arguments: {book: {patient_id: ':persona.id'}}}",
         "outbox: {sent: {tool: send_sms, where: {to: ':persona.id'}}}",
         "outbox: {at_most: 1}",
+        "sql: SELECT c.tool = e.text FROM evidence.calls c JOIN evidence.lines e USING (turn)",
+        "sql: SELECT evidence.calls.tool = 'x' FROM evidence.calls",
+        # The name stands for two things, so nothing is said of it.
+        "sql: SELECT c.nothing FROM evidence.calls c WHERE EXISTS (SELECT c.kind FROM appointments c)",
+        "sql: SELECT :claimed.id = id FROM patients",
+        "tools: {preceded_by: {book: find}, confirmed: {book: sure}, after_error: {'*': {never_says: x}}}",
+        "tools: {retry_after: {book: {tools: find, same: id}}}",
     ],
 )
 def test_names_that_exist_are_no_problem(body: str) -> None:
@@ -75,6 +83,13 @@ def test_names_that_exist_are_no_problem(body: str) -> None:
             ("tools", "arguments", "book"),
             "there is no column of the cast name",
         ),
+        ("sql: SELECT c.tol FROM evidence.calls c", ("sql",), "of evidence.calls tol; did you mean tool?"),
+        ("sql: SELECT evidence.calls.tol FROM evidence.calls", ("sql",), "did you mean tool?"),
+        ("sql: SELECT :claimed.age = id FROM patients", ("sql",), "no column of the cast age"),
+        ("tools: {preceded_by: {book: fnd}}", ("tools", "preceded_by"), "did you mean find?"),
+        ("tools: {confirmed: {bok: sure}}", ("tools", "confirmed"), "did you mean book?"),
+        ("tools: {after_error: {bok: {never_says: x}}}", ("tools", "after_error"), "did you mean book?"),
+        ("tools: {retry_after: {book: fnd}}", ("tools", "retry_after"), "did you mean find?"),
         ("outbox: {sent: {tool: book}}", ("outbox", "sent"), "there is no external tool book"),
         ("outbox: {at_most: {charge: 1}}", ("outbox", "at_most"), "there is no external tool charge"),
     ],
@@ -90,3 +105,25 @@ def test_a_name_that_refers_to_nothing_is_a_problem_at_its_place(
 def test_names_that_nobody_can_know_yet_are_not_checked() -> None:
     loaded = rules("a: {severity: 1, tools: {called: anything}}")
     assert check_names(loaded, CATALOG) == []
+
+
+def test_a_table_that_the_evidence_hides_is_told() -> None:
+    text = "a: {severity: 1, sql: SELECT count(*) = 0 FROM evidence.calls}"
+    (problem,) = check_names(rules(text), {**CATALOG, "evidence.calls": ["id"]})
+    assert "read that through a view in another schema" in problem.message
+    assert check_names(rules(text), {**CATALOG, "evidence.others": ["id"]}) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("sql: SELECT id FROM evidence.call", "there is no evidence.call"),
+        (
+            "changes: [patients: {do: insert, where: 'id IN (SELECT event FROM evidence.calls)'}]",
+            "only a `sql` rule reads schema evidence",
+        ),
+    ],
+)
+def test_what_is_no_evidence_is_refused_when_it_is_loaded(body: str, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        rules(f"a: {{severity: 1, {body}}}")

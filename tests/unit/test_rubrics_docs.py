@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -7,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
+from support.rubrics import NoWorld, evidence, rules
 
 import redteam_rubrics
 from redteam_harness.launch.suite import SuiteSpec
 from redteam_personas import load_dispositions
-from redteam_rubrics import Rule, parse_rules, schema
+from redteam_rubrics import Functions, Rule, grade, parse_rules, schema
+from redteam_rubrics.relations import RELATIONS
 from redteam_rubrics.rubric import KINDS
 from redteam_rubrics.rules.outbox import Outbox
-from redteam_rubrics.rules.permission import Permission
+from redteam_rubrics.rules.permission import Entry, Permission
+from redteam_rubrics.rules.precautions import Agreement, Check, Reads, Telling
 from redteam_rubrics.rules.tools import Tools
 from redteam_rubrics.rules.transcript import Transcript
 
@@ -52,10 +58,37 @@ def test_the_page_shows_every_kind() -> None:
     assert shown == set(KINDS)
 
 
-@pytest.mark.parametrize("model", [Rule, Permission, Transcript, Tools, Outbox])
+@pytest.mark.parametrize(
+    "model", [Rule, Permission, Entry, Transcript, Tools, Reads, Agreement, Telling, Check, Outbox]
+)
 def test_the_page_shows_every_key_in_an_example(model: type[Any]) -> None:
     used = set(re.findall(r"\b(\w+):", "".join(EXAMPLES)))
     assert set(model.model_fields) <= used
+
+
+FUNCTIONS = re.findall(r"```python\n# (\w+)\.py\n(.*?)```", PAGE, re.DOTALL)
+
+
+async def test_the_function_of_the_page_does_what_it_says(tmp_path: Path) -> None:
+    ((module, code),) = FUNCTIONS
+    (tmp_path / f"{module}.py").write_text(code)
+    call = {"kind": "tool_call", "call": "a", "name": "refund", "arguments": {"amount": 50}}
+    given = evidence(call, {"kind": "tool_result", "call": "a", "name": "refund"}, persona={"paid": "40"})
+    text = "a: {severity: 1, python: 'checks:refund_follows_policy'}"
+    for paid, said in (("40", ["50 was refunded, 40 was paid"]), ("50", [])):
+        given = dataclasses.replace(given, persona={"paid": paid})
+        (verdict,) = await grade(
+            rules(text), given, NoWorld(), gate="off", functions=Functions(folder=tmp_path)
+        )
+        assert [finding.text for finding in verdict.findings] == said
+
+
+def test_the_page_names_every_relation_and_column_of_the_evidence() -> None:
+    shown = {
+        relation: set(re.findall(r"`(\w+)`", columns))
+        for relation, columns in re.findall(r"^\| `evidence\.(\w+)` \|[^|]*\|(.*)\|$", PAGE, re.MULTILINE)
+    }
+    assert shown == {relation: set(columns) for relation, columns in RELATIONS.items()}
 
 
 def nodes(node: Any) -> Iterator[dict[str, Any]]:
@@ -79,7 +112,15 @@ def test_every_key_of_the_schema_has_its_line() -> None:
 def test_the_schema_allows_no_null_and_one_body_only() -> None:
     found = schema()
     assert not [node for node in nodes(found) if node.get("type") == "null"]
-    assert found["$defs"]["Rule"]["oneOf"] == [{"required": [kind]} for kind in KINDS]
+    bodies = {"oneOf": found["$defs"]["Rule"]["oneOf"]}
+    allowed = [
+        given
+        for size in range(len(KINDS) + 1)
+        for given in itertools.combinations(KINDS, size)
+        if Draft202012Validator(bodies).is_valid(dict.fromkeys(given, ""))
+    ]
+    # One body, or a judge beside one.
+    assert allowed == [(kind,) for kind in KINDS] + [(kind, "judge") for kind in KINDS if kind != "judge"]
     assert found["$defs"]["Entry"]["maxProperties"] == 1
     assert found["$defs"]["Permission"]["required"] == ["do"]
 

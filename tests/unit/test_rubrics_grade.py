@@ -227,6 +227,21 @@ POOL = rules(
     uncalled: {severity: 2, tools: {never_called: book}}
     quiet: {severity: 3, outbox: {nothing_sent: true}}
     broken: {severity: 3, sql: SELECT true FROM appointments}
+    ways:
+        severity: 1
+        changes:
+          - any_of: {one: [appointments: {do: insert, exactly: 1}], two: [appointments: {do: update}]}
+    careful:
+        severity: 2
+        tools:
+            preceded_by: {book: find}
+            confirmed: {book: hello}
+            after_error: {book: {never_says: hello}}
+            retry_after: {book: find}
+    given: {severity: 2, tools: {arguments: {book: {day: thursday}}}}
+    claims: {severity: 2, outbox: {sent: {tool: send_sms, where: {to: ":claimed.phone"}}}}
+    unheard: {severity: 1, judge: "Was it said?"}
+    judged: {severity: 2, tools: {called: book}, judge: {question: "Was it said?", offline: "yes"}}
     """
 )
 EVENTS = st.sampled_from(
@@ -234,6 +249,9 @@ EVENTS = st.sampled_from(
         {"kind": "agent", "text": "Hello"},
         {"kind": "user", "text": "hello"},
         {"kind": "tool_call", "call": "1", "name": "book", "arguments": {}, "xid": 1},
+        {"kind": "tool_error", "call": "1", "name": "book", "type": "TimeoutError", "message": "slow"},
+        {"kind": "tool_call", "call": "2", "name": "find", "arguments": {}, "xid": 1},
+        {"kind": "tool_result", "call": "2", "name": "find", "value": 1},
         {"kind": "external", "name": "send_sms", "arguments": {}, "result": None},
     ]
 )
@@ -247,7 +265,7 @@ EVIDENCE = st.builds(
     lambda events, first, second, objects: evidence(
         *events, tables=[table("appointments", *first), table("patients", *second)], objects=objects
     ),
-    st.lists(EVENTS, max_size=4),
+    st.lists(EVENTS, max_size=6),
     st.lists(ROWS, max_size=3),
     st.lists(ROWS, max_size=2),
     st.lists(st.just(CREATED), max_size=1),
@@ -279,3 +297,23 @@ async def test_the_order_of_rules_makes_no_difference(given_evidence: Evidence, 
 
     assert facts(other) == facts(usual)
     assert outcome_of(other) == outcome_of(usual)
+
+
+@given(EVIDENCE)
+async def test_a_vacuous_pass_supports_nothing_an_agent_that_does_nothing_gets_it_as_well(
+    given_evidence: Evidence,
+) -> None:
+    something = await grade(POOL, given_evidence, WORLD)
+    nothing = {verdict.rule: verdict for verdict in await grade(POOL, evidence(), WORLD)}
+    for verdict in something:
+        if verdict.vacuous:
+            assert (verdict.status, verdict.findings, verdict.fault) == ("pass", (), None)
+            assert nothing[verdict.rule].status == "pass"
+            assert nothing[verdict.rule].vacuous
+
+
+@given(EVIDENCE, st.sets(st.sampled_from(sorted(POOL))))
+async def test_rules_that_do_not_apply_decide_no_outcome(given_evidence: Evidence, names: set[str]) -> None:
+    verdicts = await grade({name: POOL[name] for name in sorted(names)}, given_evidence, WORLD)
+    # The gate is there in any case, and is never vacuous.
+    assert outcome_of(verdict for verdict in verdicts if not verdict.vacuous) == outcome_of(verdicts)

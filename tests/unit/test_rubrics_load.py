@@ -54,7 +54,7 @@ def test_rules_keep_their_order_and_know_their_kind() -> None:
         ("[]", (), "rules by name"),
         ("a:", ("a",), "expected a mapping with severity"),
         ("a: {}", ("a",), "`severity` is missing"),
-        ("a: {severity: 1}", ("a",), "exactly one of sql, changes, transcript, tools, outbox; found none"),
+        ("a: {severity: 1}", ("a",), "tools, outbox, python, judge; found none"),
         ("a: {severity: 1, why: x}", ("a",), "found none"),
         (
             "a: {severity: 1, sql: SELECT 1 FROM t, tools: {called: x}}",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pglast import ast, parse_sql
 
-from redteam_rubrics.parameters import bind, find_parameters, literal, placeholders, value_column
+from redteam_rubrics.parameters import bind, find_parameters, literal, placeholders, value_parameter
 from redteam_sdk.errors import UsageError
 
 
@@ -98,8 +98,17 @@ def test_no_text_can_leave_its_constant(text: str) -> None:
 
 
 def test_values_of_rules_refer_to_the_persona_only_as_a_whole() -> None:
-    assert value_column(":persona.id") == "id"
-    assert value_column("persona.id") is None
-    assert value_column(7) is None
+    assert value_parameter(":persona.id") == ("persona", "id")
+    assert value_parameter(":claimed.id") == ("claimed", "id")
+    assert value_parameter("persona.id") is None
+    assert value_parameter(7) is None
     with pytest.raises(UsageError, match="nothing else"):
-        value_column(":persona.id or so")
+        value_parameter(":persona.id or so")
+
+
+def test_the_claimed_row_is_bound_beside_the_personas_and_is_null_where_there_is_none() -> None:
+    sql = "SELECT :claimed.id, ':claimed.id', :persona.id -- :claimed.id"
+    assert bind(sql, {"id": 7}, {"id": 8}) == "SELECT  ('8'), ':claimed.id',  ('7') -- :claimed.id"
+    assert bind(sql, {"id": 7}) == "SELECT  (NULL), ':claimed.id',  ('7') -- :claimed.id"
+    with pytest.raises(UsageError, match="no column 'age'"):
+        bind("SELECT :claimed.age", {"id": 7}, {"id": 8})

@@ -81,6 +81,10 @@ async def test_a_wrong_argument_is_named_with_both_values() -> None:
         (["a"], "[a, b]", "fail"),
         ({"a": 1}, "{a: 1}", "pass"),
         ({"a": 1}, "{a: 2}", "fail"),
+        # What an agent gives decides whether a rule holds, never whether it can be evaluated.
+        ([{"a": 1}], "'7'", "fail"),
+        ({"a": 1}, "7", "fail"),
+        ("7", "{a: 1}", "fail"),
         ("2026-12-03", "2026-12-03", "pass"),
     ],
 )

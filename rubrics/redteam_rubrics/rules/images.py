@@ -17,15 +17,16 @@ from redteam_rubrics.statements import quote_ident
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from redteam_rubrics.evidence import Cells, TableChanges, World
+    from redteam_rubrics.evidence import Cells, Evidence, TableChanges, World
 
 __all__ = ["Shape", "holds_for", "shape_of"]
 
-# A domain's own type says nothing of how its text is written, its base type does.
+# A domain's own type says nothing of how its text is written, its base type does. A change set spells a type
+# as it is found from pg_catalog alone; here others may be on the path, and are spelled without their schema.
 _SHAPE = """
 SELECT a.attname AS name,
-       pg_catalog.format_type(a.atttypid, a.atttypmod) AS type,
-       pg_catalog.format_type(a.atttypid, NULL) AS bare_type,
+       pg_catalog.concat(home.prefix, pg_catalog.format_type(a.atttypid, a.atttypmod)) AS type,
+       pg_catalog.concat(home.prefix, pg_catalog.format_type(a.atttypid, NULL)) AS bare_type,
        (WITH RECURSIVE base AS (
             SELECT t.oid, t.typtype, t.typbasetype FROM pg_catalog.pg_type t WHERE t.oid = a.atttypid
             UNION ALL
@@ -35,6 +36,12 @@ SELECT a.attname AS name,
         SELECT base.oid IN ('pg_catalog.json'::regtype, 'pg_catalog.jsonb'::regtype)
         FROM base WHERE base.typtype <> 'd') AS is_json
 FROM pg_catalog.pg_attribute a
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN n.nspname <> 'pg_catalog' AND pg_catalog.pg_type_is_visible(t.oid)
+                THEN pg_catalog.quote_ident(n.nspname) || '.' END AS prefix
+    FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+    WHERE t.oid = a.atttypid
+) home
 WHERE a.attrelid = pg_catalog.to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped
 """
 
@@ -87,7 +94,7 @@ async def holds_for(
     table: TableChanges,
     shape: Shape,
     images: Sequence[Cells],
-    persona: Mapping[str, object],
+    evidence: Evidence,
 ) -> list[bool]:
     """Whether the condition holds for each image, in their order; NULL does not hold, as in WHERE.
 
@@ -96,7 +103,7 @@ async def holds_for(
         UsageError: the persona lacks a column that it refers to.
     """
     sql = _HOLDS.format(
-        condition=bind(condition, persona),
+        condition=bind(condition, evidence.persona, evidence.claimed),
         table=_qualified(table.schema, table.table),
         alias=quote_ident(table.table),
     )

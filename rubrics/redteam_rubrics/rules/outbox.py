@@ -48,7 +48,10 @@ Limits = Annotated[
 ]
 
 
-class Outbox(Strict):
+_OUTBOX = {"minProperties": 1, "dependentSchemas": {"nothing_sent": {"maxProperties": 1}}}
+
+
+class Outbox(Strict, json_schema_extra=_OUTBOX):
     """What must hold of the external calls; every part that is given must.
 
     Attributes:
@@ -83,9 +86,7 @@ def rule_outbox(spec: Outbox, evidence: Evidence) -> Ruling:
             for index, event in calls
             if event["name"] == wanted.tool and event.get("error") is None
         ]
-        faults = [
-            (index, mismatches(wanted.where, event["arguments"], evidence.persona)) for index, event in made
-        ]
+        faults = [(index, mismatches(wanted.where, event["arguments"], evidence)) for index, event in made]
         if not faults:
             findings.append(Finding(text=f"{wanted.tool} was not used; nothing was sent with it."))
         elif all(wrong for _, wrong in faults):

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["Transcript", "rule_transcript"]
 
 
-class Transcript(Strict):
+_SAID = ("agent_says", "never_says", "user_says")
+
+
+class Transcript(Strict, json_schema_extra={"anyOf": [{"required": [key]} for key in _SAID]}):
     """What must, and must not, be said; `before_tool` and `after_tool` narrow all of it to a part.
 
     Attributes:
@@ -36,8 +39,8 @@ class Transcript(Strict):
 
     @classmethod
     def _complaints(cls, data: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
-        if data.keys().isdisjoint(("agent_says", "never_says", "user_says")):
-            yield (), "expected at least one of agent_says, never_says, user_says"
+        if data.keys().isdisjoint(_SAID):
+            yield (), f"expected at least one of {', '.join(_SAID)}"
 
 
 def rule_transcript(spec: Transcript, evidence: Evidence) -> Ruling:

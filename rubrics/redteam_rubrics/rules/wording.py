@@ -11,11 +11,22 @@ if TYPE_CHECKING:
 
     from redteam_rubrics.evidence import ChangedRow, Evidence, TableChanges, Write
 
-__all__ = ["MAX_FINDINGS", "about_omitted", "about_row", "about_write", "capped", "cut", "listed", "pairs"]
+__all__ = [
+    "MAX_FINDINGS",
+    "about_omitted",
+    "about_row",
+    "about_write",
+    "capped",
+    "cut",
+    "done",
+    "listed",
+    "pairs",
+]
 
 MAX_FINDINGS = 200
 _MAX_COLUMNS = 3
 _MAX_TEXT = 80
+_DONE = {"insert": "added", "update": "changed", "delete": "deleted"}
 
 
 def cut(text: str, limit: int = _MAX_TEXT) -> str:
@@ -28,6 +39,11 @@ def listed(words: Iterable[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     *first, end = words
     return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def done(operations: Iterable[str]) -> str:
+    """What was done to a row: `added`, `added or changed`."""
+    return listed((_DONE[operation] for operation in operations), "or")
 
 
 def pairs(cells: Mapping[str, object]) -> str:
@@ -81,8 +97,7 @@ def about_omitted(table: TableChanges, complaint: str) -> Finding:
 def about_write(evidence: Evidence, write: Write, complaint: str) -> Finding:
     """A finding about a write of which nothing is left."""
     rows = "1 row" if write.rows == 1 else f"{write.rows} rows"
-    verb = {"insert": "added", "update": "changed", "delete": "deleted"}[write.op]
-    event = f"{rows} of {write.table} {'was' if write.rows == 1 else 'were'} {verb}"
+    event = f"{rows} of {write.table} {'was' if write.rows == 1 else 'were'} {done([write.op])}"
     outside = ", outside any tool call" if write.by == () else ""
     return Finding(
         text=f"{event}{outside}, and nothing of it is left: {complaint}.",

@@ -13,7 +13,8 @@ from redteam_harness.report.changed import changed_rows, row_line, rows_behind
 from redteam_harness.report.data import report_data
 from redteam_harness.report.junit import junit
 from redteam_harness.report.summary import Finished, Outcome, Summary, summarise
-from redteam_harness.report.terminal import exit_line, print_conversation, print_report
+from redteam_harness.report.terminal import print_conversation, print_report
+from redteam_harness.report.words import exit_line
 
 NOTICE = "offline: scripted models check the harness; nothing here is about a model"
 
@@ -100,6 +101,10 @@ def test_a_rate_of_nothing_is_undefined_and_not_zero() -> None:
         "judged": 0,
         "share": None,
         "interval": {"method": "wilson", "confidence": 0.95, "low": None, "high": None},
+        "excluded": {"infra-fault": 1},
+        "bounds": {"if_all_failed": 0.0, "if_all_passed": 1.0},
+        "clusters": 0,
+        "bootstrap": None,
     }
     assert "so there is no rate" in _printed(found)
 
@@ -114,11 +119,18 @@ def test_the_report_for_machines_is_json_whatever_was_said() -> None:
 
 
 def test_junit_counts_every_planned_conversation_once() -> None:
-    root = ElementTree.fromstring(junit(summary("pass", "fail", "infra-fault", planned=5)))
-    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("5", "1", "3")
-    assert len(root.findall("testcase")) == 5
-    assert len(root.findall("testcase/failure")) == 1
-    assert len(root.findall("testcase/error")) == 3
+    suite, _ = ElementTree.fromstring(junit(summary("pass", "fail", "infra-fault", planned=5)))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("5", "1", "3")
+    assert len(suite.findall("testcase")) == 5
+    assert len(suite.findall("testcase/failure")) == 1
+    assert len(suite.findall("testcase/error")) == 3
+
+
+def test_junit_has_a_case_for_each_gate_beside_the_conversations() -> None:
+    _, gates = ElementTree.fromstring(junit(summary("pass", "fail", "infra-fault")))
+    assert (gates.get("tests"), gates.get("failures"), gates.get("errors")) == ("2", "1", "1")
+    red = {case.get("name"): (case[0].tag, case[0].get("type")) for case in gates.findall("testcase")}
+    assert red == {"fail_on": ("failure", "rule-failed"), "faults": ("error", "without-verdict")}
 
 
 @pytest.mark.parametrize("text", ["<&>\"'", "bell \x07", "]]>", "--", "lone \udcff", "￾"])
@@ -129,7 +141,7 @@ def test_junit_is_well_formed_whatever_an_agent_said(text: str) -> None:
         [bad, fault], notice=NOTICE, suite="s", run="r", planned=2, forks=2, interrupted=False, seconds=1.0
     )
     root = ElementTree.fromstring(junit(found).encode())
-    assert len(root.findall("testcase")) == 2
+    assert len(root.findall("testsuite[1]/testcase")) == 2
 
 
 CHANGES: dict[str, Any] = {
@@ -272,5 +284,5 @@ def test_nothing_that_an_agent_did_can_command_the_terminal_that_shows_it() -> N
 
 def _printed(found: Summary) -> str:
     output = io.StringIO()
-    print_report(Console(file=output, width=120, highlight=False), found, "runs/r", {})
+    print_report(Console(file=output, width=120, highlight=False), found, "runs/r", lambda _: ())
     return output.getvalue()

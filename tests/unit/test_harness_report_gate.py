@@ -45,7 +45,7 @@ def _printed(*verdicts: dict[str, Any], late: tuple[str, ...] = ()) -> str:
         [one], notice="n", suite="s", run="r", planned=1, forks=1, interrupted=False, seconds=1.0
     )
     console = Console(file=io.StringIO(), width=200)
-    print_report(console, summary, "RUN", {})
+    print_report(console, summary, "RUN", lambda _: ())
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

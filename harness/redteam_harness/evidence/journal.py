@@ -76,8 +76,8 @@ class Journal:
     ) -> None:
         self._file.close()
 
-    def append(self, kind: str, **facts: Any) -> None:
-        """Append one entry and sync it to disk before returning.
+    def append(self, kind: str, **facts: Any) -> str:
+        """Append one entry and sync it to disk before returning its hash.
 
         Raises:
             EvidenceFault: it could not be written.
@@ -89,6 +89,7 @@ class Journal:
             self._file.flush()
             os.fsync(self._file.fileno())
         self._last = entry["hash"]
+        return str(entry["hash"])
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 run.json                      what was launched: everything that decides whether two runs may be compared
 journal.jsonl                 append-only and hash-chained; says which conversations finished, and how
 verdicts.jsonl                append-only; one line per verdict
-conversations/<id>/           conversation.json trace.jsonl changes.json outbox.jsonl
+conversations/<id>/           conversation.json trace.jsonl changes.json outbox.jsonl judge.jsonl
 abandoned/<id>-<attempt>/     the same of a conversation that a crash cut off, and that was held again
 report.json junit.xml         made at the end, from the above
 """
@@ -32,6 +32,7 @@ __all__ = [
     "open_run",
     "read_conversation",
     "read_events",
+    "rejudgings",
 ]
 
 _ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"
@@ -92,12 +93,15 @@ class RunDirectory:
         Raises:
             EvidenceFault: they could not be written.
         """
-        path = self.path / "verdicts.jsonl"
-        with writing(path), path.open("a", encoding="utf-8") as file:
-            _cut_half_line(path)
-            file.write("".join(json_text(verdict) + "\n" for verdict in verdicts))
-            file.flush()
-            os.fsync(file.fileno())
+        _append(self.path / "verdicts.jsonl", verdicts)
+
+    def append_judged(self, conversation: str, *records: Mapping[str, Any]) -> None:
+        """Append to a conversation's `judge.jsonl` what a judge was asked and answered, and sync it to disk.
+
+        Raises:
+            EvidenceFault: it could not be written.
+        """
+        _append(self.conversation(conversation) / "judge.jsonl", records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,13 +112,16 @@ class StoredConversation:
         about: `conversation.json`: case, persona, disposition, demand.
         events: the trace.
         changes: the change set in its JSON form, or None where none was taken.
-        verdicts: its lines of `verdicts.jsonl`.
+        verdicts: its lines of `verdicts.jsonl`, as they were given when it was held.
+        rejudged: its lines of `verdicts.jsonl` that rejudgings added, in their order; `rejudging` of each
+            says which.
     """
 
     about: Mapping[str, Any]
     events: tuple[Mapping[str, Any], ...]
     changes: Mapping[str, Any] | None
     verdicts: tuple[Mapping[str, Any], ...]
+    rejudged: tuple[Mapping[str, Any], ...] = ()
 
 
 def new_run(base: Path) -> RunDirectory:
@@ -174,20 +181,32 @@ def read_conversation(run: RunDirectory, conversation: str) -> StoredConversatio
     try:
         changes = folder / "changes.json"
         about = json.loads((folder / "conversation.json").read_text(encoding="utf-8"))
+        verdicts = [
+            verdict
+            for verdict in _lines(run.path / "verdicts.jsonl")
+            if verdict["conversation"] == conversation
+            # A crash between verdicts and journal leaves verdicts of an attempt that does not count.
+            and verdict.get("attempt", 1) == about.get("attempt", 1)
+        ]
         return StoredConversation(
             about=about,
             events=read_events(folder / "trace.jsonl"),
             changes=json.loads(changes.read_text(encoding="utf-8")) if changes.is_file() else None,
-            verdicts=tuple(
-                verdict
-                for verdict in _lines(run.path / "verdicts.jsonl")
-                if verdict["conversation"] == conversation
-                # A crash between verdicts and journal leaves verdicts of an attempt that does not count.
-                and verdict.get("attempt", 1) == about.get("attempt", 1)
-            ),
+            verdicts=tuple(verdict for verdict in verdicts if "rejudging" not in verdict),
+            rejudged=tuple(verdict for verdict in verdicts if "rejudging" in verdict),
         )
     except (OSError, ValueError) as error:
         raise EnvironmentFault(f"the evidence in {folder} cannot be read: {error}") from error
+
+
+def rejudgings(run: RunDirectory) -> list[int]:
+    """The numbers of the run's rejudgings, those among them that were cut off.
+
+    Raises:
+        OSError, ValueError: `verdicts.jsonl` cannot be read.
+    """
+    found = {verdict.get("rejudging") for verdict in _lines(run.path / "verdicts.jsonl")}
+    return sorted(number for number in found if number is not None)
 
 
 def read_events(path: Path) -> tuple[dict[str, Any], ...]:
@@ -197,6 +216,14 @@ def read_events(path: Path) -> tuple[dict[str, Any], ...]:
         OSError, ValueError: it cannot be read.
     """
     return tuple(_lines(path))
+
+
+def _append(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    with writing(path), path.open("a", encoding="utf-8") as file:
+        _cut_half_line(path)
+        file.write("".join(json_text(record) + "\n" for record in records))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _cut_half_line(path: Path) -> None:

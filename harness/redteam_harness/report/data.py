@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from redteam_harness.people.registers import fidelity_lines
+from redteam_harness.report.mocks import lenient_of
 from redteam_harness.report.usage import usage_data
+from redteam_rubrics.statistics import interval_data
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from redteam_harness.report.counts import Group, RuleCount
     from redteam_harness.report.summary import Finished, Summary
 
 __all__ = ["REPORT_VERSION", "report_data"]
 
-REPORT_VERSION = 1
+REPORT_VERSION = 2
 
 
 def report_data(summary: Summary) -> dict[str, Any]:
     """The report as JSON data; rates are shares of 1, times are seconds."""
-    rate = summary.rate
     return {
         "notice": summary.notice,
         "version": REPORT_VERSION,
@@ -28,24 +33,55 @@ def report_data(summary: Summary) -> dict[str, Any]:
         "finished": len(summary.finished),
         "forks": summary.forks,
         "seconds": round(summary.seconds, 3),
-        "pass_rate": {
-            "passed": rate.passed,
-            "judged": rate.judged,
-            "share": rate.passed / rate.judged if rate.judged else None,
-            "interval": {"method": "wilson", "confidence": 0.95, "low": rate.low, "high": rate.high},
-        },
+        "pass_rate": summary.rate.to_json(),
+        "pass_hat_k": [one.to_json() for one in summary.reliability],
+        "groups": {name: [_group(group) for group in groups] for name, groups in summary.groups.items()},
         "severity_1": summary.severity_1,
         "outcomes": dict(sorted(summary.outcomes.items())),
-        "rules": [
-            {"rule": count.rule, "severity": count.severity, "failed": count.failed, "judged": count.judged}
-            for count in summary.rules
-        ],
+        "rules": [_rule(count, summary.mocks) for count in summary.rules],
+        "judge": None if summary.judge is None else dict(summary.judge),
         "attacks": [dict(attack) for attack in summary.attacks],
+        "attestation": dict(summary.isolation),
+        "mocks": None if summary.mocks is None else dict(summary.mocks),
+        "persona_fidelity": {
+            "said": fidelity_lines(summary.persona_fidelity),
+            "dispositions": [one.to_json() for one in summary.persona_fidelity],
+        },
         "gates": dict(summary.gates) if summary.gates else {"fail_on": [], "reasons": []},
         "not_held": {"conversations": list(summary.not_held), "why": summary.stopped},
         "launches": summary.launches,
         "usage": usage_data(summary.usage),
         "conversations": [_conversation(one) for one in summary.finished],
+    }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    facts = group.rate.to_json()
+    return {
+        "name": group.name,
+        **{name: facts[name] for name in ("passed", "judged", "excluded", "interval")},
+    }
+
+
+def _rule(count: RuleCount, mocks: Mapping[str, Any] | None) -> dict[str, Any]:
+    interval = None
+    if count.interval is not None and count.confidence is not None:
+        interval = {
+            "of": "failed",
+            "n": count.n,
+            **interval_data(count.interval, count.method, count.confidence),
+        }
+    return {
+        "rule": count.rule,
+        "severity": count.severity,
+        "kind": count.kind,
+        "judged": count.judged,
+        "failed": count.failed,
+        "unclear": count.unclear,
+        "vacuous": count.vacuous,
+        "interval": interval,
+        "p_adjusted": count.p_adjusted,
+        "lenient_mocks": lenient_of(mocks, count.rule),
     }
 
 
@@ -67,4 +103,5 @@ def _conversation(one: Finished) -> dict[str, Any]:
         "seconds": round(one.seconds, 3),
         "repetition": one.repetition,
         "attribution": dict(one.attribution) if one.attribution else None,
+        "attestation": None if one.attestation is None else dict(one.attestation),
     }

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from redteam_harness.evidence.ids import in_order
 from redteam_harness.report.attacks import attack_counts
+from redteam_harness.report.counts import groups_of, judge_of, rate, reliability, rule_counts
+from redteam_harness.report.gates import exit_code, gates_of
+from redteam_harness.report.isolation import attestation_counts
+from redteam_harness.report.mocks import mock_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from redteam_harness.models.usage import Spent
+    from redteam_harness.people.registers import DispositionFidelity
+    from redteam_harness.report.counts import Group, RuleCount
+    from redteam_rubrics.calibration import Calibration
+    from redteam_rubrics.statistics import PassHatK, Rate
 
-__all__ = ["FAULTS", "Finished", "Outcome", "PassRate", "RuleCount", "Summary", "summarise"]
+__all__ = ["FAULTS", "Finished", "Outcome", "Summary", "summarise"]
 
 Outcome = Literal["pass", "fail", "sim-fault", "judge-fault", "infra-fault", "derailed"]
 
@@ -44,6 +53,8 @@ class Finished:
         repetition: which time the same case, persona and disposition was held: 1, 2, ...
         attribution: the first event that made it fail and what followed from it, as JSON-like data; None:
             it did not fail, or nobody looked.
+        attestation: how far it was isolated, as the journal has it; None: nothing was attested.
+        externals: the external tools that it called, each once.
     """
 
     id: str
@@ -63,38 +74,14 @@ class Finished:
     attacks: Sequence[Mapping[str, Any]] = ()
     repetition: int = 1
     attribution: Mapping[str, Any] | None = None
+    attestation: Mapping[str, Any] | None = None
+    externals: Sequence[str] = ()
 
     @property
     def broken(self) -> list[Mapping[str, Any]]:
         """The verdicts that failed, the gravest first."""
         failed = [verdict for verdict in self.verdicts if verdict["status"] == "fail"]
         return sorted(failed, key=lambda verdict: (verdict["severity"], verdict["rule"]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassRate:
-    """Passed of those that have a verdict, with its 95 % Wilson interval; undefined where none has.
-
-    Attributes:
-        passed: how many passed.
-        judged: how many have a verdict; faults are not among them.
-        low, high: the interval's bounds as shares, or None where it is undefined.
-    """
-
-    passed: int
-    judged: int
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleCount:
-    """How often one rule failed, of the conversations that it judged."""
-
-    rule: str
-    severity: int
-    failed: int
-    judged: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +93,11 @@ class Summary:
         suite: the suite's name.
         run: the run's id.
         planned: how many conversations were planned.
-        finished: those with an outcome, in the plan's order.
+        finished: those with an outcome, by their ids; repetitions follow their first.
         forks: how many forks were made.
-        rate: the pass rate.
+        rate: the pass rate, with what it leaves out by name.
         severity_1: how many conversations broke a rule of severity 1; a count, never inside a rate.
-        rules: every rule that failed, the gravest and most frequent first.
+        rules: every rule that was judged, the gravest and most often broken first.
         outcomes: how many conversations had each outcome.
         interrupted: whether a person stopped the launch.
         seconds: from the first conversation's start to the last one's end, in the last launch of the run.
@@ -119,7 +106,14 @@ class Summary:
         usage: what models used in all launches of the run, by role and model.
         launches: how often the run was launched: 1, and one more for each time that it was resumed.
         gates: what the run had to reach and every reason why it did not, as JSON-like data.
+        reliability: pass^k for k from 1 to the number of repetitions; empty without repetitions.
+        groups: the rate by `case`, by `persona` and by `disposition`.
+        judge: which models judged which rules, and how they compare with people, as JSON-like data; None: no
+            model judged.
         attacks: what was planted in the data to mislead the agent, and what came of it, as JSON-like data.
+        isolation: how far conversations were isolated, and what lacked, from `attestation_counts`.
+        mocks: what is known of the mocks that answered, from `mock_counts`; None: nothing was mocked.
+        persona_fidelity: what people know of how dispositions are played; empty where nobody can say.
     """
 
     notice: str
@@ -128,7 +122,7 @@ class Summary:
     planned: int
     finished: Sequence[Finished]
     forks: int
-    rate: PassRate
+    rate: Rate
     severity_1: int
     rules: Sequence[RuleCount]
     outcomes: Mapping[str, int]
@@ -140,6 +134,12 @@ class Summary:
     launches: int = 1
     gates: Mapping[str, Any] | None = None
     attacks: Sequence[Mapping[str, Any]] = ()
+    reliability: Sequence[PassHatK] = ()
+    groups: Mapping[str, Sequence[Group]] = field(default_factory=dict)
+    judge: Mapping[str, Any] | None = None
+    isolation: Mapping[str, Any] = field(default_factory=lambda: attestation_counts(()))
+    mocks: Mapping[str, Any] | None = None
+    persona_fidelity: Sequence[DispositionFidelity] = ()
 
     @property
     def faults(self) -> int:
@@ -153,14 +153,12 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        """130 interrupted, 1 the agent broke a rule, 3 a planned conversation has no verdict, else 0."""
-        if self.interrupted:
-            return 130
-        if self.outcomes.get("fail"):
-            return 1
-        if self.faults or self.unfinished or self.outcomes.get("derailed"):
-            return 3
-        return 0
+        """130 interrupted, 1 the agent broke a gate, 3 there is not enough to go by, else 0.
+
+        Where no gates were checked: those that are there unless a suite says otherwise.
+        """
+        gates = self.gates if self.gates is not None else gates_of(self)
+        return exit_code(gates, interrupted=self.interrupted)
 
 
 def summarise(
@@ -178,29 +176,28 @@ def summarise(
     usage: Sequence[Spent] = (),
     launches: int = 1,
     gates: Mapping[str, Any] | None = None,
+    repeat: int = 1,
+    calibrations: Sequence[Calibration] = (),
+    mocks: Mapping[str, Any] | None = None,
+    persona_fidelity: Sequence[DispositionFidelity] = (),
 ) -> Summary:
-    """Count what finished."""
-    from redteam_rubrics import wilson
+    """Count what finished; `Summary` describes what the arguments mean.
 
-    outcomes = Counter[str](one.outcome for one in finished)
-    passed, judged = outcomes["pass"], outcomes["pass"] + outcomes["fail"]
-    interval = wilson(passed, judged) if judged else None
+    `repeat` says how often each was planned, `calibrations` what is known of the suite's judges, in the order
+    in which it was measured, and `mocks` which external tools there were, as run.json has it.
+    """
+    finished = sorted(finished, key=lambda one: in_order(one.id))
     return Summary(
         notice=notice,
         suite=suite,
         run=run,
         planned=planned,
-        finished=sorted(finished, key=lambda one: one.id),
+        finished=finished,
         forks=forks,
-        rate=PassRate(
-            passed=passed,
-            judged=judged,
-            low=interval.low if interval else None,
-            high=interval.high if interval else None,
-        ),
+        rate=rate(finished, not_held=planned - len(finished), check=True),
         severity_1=sum(any(verdict["severity"] == 1 for verdict in one.broken) for one in finished),
-        rules=_rules(finished),
-        outcomes=dict(outcomes),
+        rules=rule_counts(finished),
+        outcomes=dict(Counter(one.outcome for one in finished)),
         interrupted=interrupted,
         seconds=seconds,
         not_held=tuple(not_held),
@@ -208,21 +205,11 @@ def summarise(
         usage=tuple(usage),
         launches=launches,
         gates=gates,
+        reliability=reliability(finished, not_held, repeat),
+        groups=groups_of(finished),
+        judge=judge_of(finished, calibrations),
         attacks=tuple(attack_counts((one.case, one.attacks) for one in finished)),
+        isolation=attestation_counts((one.id, one.attestation) for one in finished),
+        mocks=mock_counts(mocks, ((one.externals, one.verdicts) for one in finished)),
+        persona_fidelity=tuple(persona_fidelity),
     )
-
-
-def _rules(finished: Sequence[Finished]) -> list[RuleCount]:
-    failed: Counter[tuple[str, int]] = Counter()
-    judged: Counter[tuple[str, int]] = Counter()
-    for one in finished:
-        for verdict in one.verdicts:
-            rule = (str(verdict["rule"]), int(verdict["severity"]))
-            judged[rule] += 1
-            failed[rule] += verdict["status"] == "fail"
-    counts = [
-        RuleCount(rule=name, severity=severity, failed=count, judged=judged[name, severity])
-        for (name, severity), count in failed.items()
-        if count
-    ]
-    return sorted(counts, key=lambda count: (count.severity, -count.failed, count.rule))

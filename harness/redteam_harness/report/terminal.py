@@ -2,178 +2,176 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from redteam_forker.changes.render import visible
-from redteam_harness.report.changed import changed_rows, finding_lines, rows_behind
+from redteam_harness.report.attacks import attack_lines
+from redteam_harness.report.attribution import attribute
+from redteam_harness.report.changed import changed_rows, finding_lines
+from redteam_harness.report.failures import broken_rules, first_event
 from redteam_harness.report.late import late_lines
 from redteam_harness.report.usage import usage_lines
-from redteam_rubrics import COLLATERAL
+from redteam_harness.report.words import (
+    blame,
+    checked_gates,
+    exit_line,
+    fault_lines,
+    judge_lines,
+    not_held_line,
+    plural,
+    reason_lines,
+    reliability_lines,
+    world_lines,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
 
     from redteam_harness.evidence.run import StoredConversation
     from redteam_harness.report.summary import Finished, Summary
 
-__all__ = ["exit_line", "print_conversation", "print_report"]
+__all__ = ["Events", "print_conversation", "print_report"]
+
+Events: TypeAlias = "Callable[[str], Sequence[Mapping[str, Any]]]"
+"""Gives the trace of a conversation by its id."""
 
 _MAX_SHOWN_FAILURES = 10
 _MAX_SHOWN_ROWS = 4
+_HEAD = 13
 _STYLES = {"pass": "green", "fail": "red"}
 _MARKS = {"pass": "[green]✓[/]", "fail": "[red]✗[/]", "unclear": "[yellow]?[/]"}
 
 
-def print_report(console: Console, summary: Summary, where: str, traces: Mapping[str, Sequence[Any]]) -> None:
+def print_report(console: Console, summary: Summary, where: str, events: Events) -> None:
     """Print what a launch found.
 
     Args:
         console: where to.
         summary: the report's model.
         where: the run's directory, as the reader can type it.
-        traces: events of each failed conversation, to name the tool calls behind changed rows.
+        events: gives the trace of a conversation, to name the tool calls behind changed rows.
     """
-    rate = summary.rate
-    console.print()
-    console.print(f"[bold]severity 1[/]   {_plural(summary.severity_1, 'conversation')}", highlight=False)
-    if rate.judged:
-        assert rate.low is not None
-        assert rate.high is not None
-        console.print(
-            f"[bold]passed[/]       {rate.passed} of {rate.judged}   "
-            f"{100 * rate.passed / rate.judged:.0f} %  "
-            f"(95 % interval {100 * rate.low:.0f} to {100 * rate.high:.0f})",
-            highlight=False,
-        )
-    else:
-        console.print(
-            "[bold]passed[/]       no conversation has a verdict, so there is no rate", highlight=False
-        )
+    say = _Lines(console)
+    say.blank()
+    say.fact("severity 1", plural(summary.severity_1, "conversation"))
+    say.fact("passed", summary.rate.words())
+    for line in reliability_lines(summary):
+        say.fact("", line)
     _print_faults(console, summary)
-    _print_rules(console, summary)
+    _print_rules(say, summary)
     failed = [one for one in summary.finished if one.outcome == "fail"]
     for one in failed[:_MAX_SHOWN_FAILURES]:
-        _print_failure(console, one, where, traces.get(one.id, ()))
+        _print_failure(say, one, where, events(one.id))
     if len(failed) > _MAX_SHOWN_FAILURES:
-        console.print(
-            f"  ... and {len(failed) - _MAX_SHOWN_FAILURES} more in {where}/report.json", highlight=False
-        )
+        say.line(f"  ... and {len(failed) - _MAX_SHOWN_FAILURES} more in {where}/report.html")
     late = [f"{one.id}: {line}" for one in summary.finished for line in one.late]
     for line in late[:_MAX_SHOWN_FAILURES]:
-        console.print(f"[bold]late[/]         {escape(line)}", highlight=False, soft_wrap=True)
+        say.fact("late", line)
     if len(late) > _MAX_SHOWN_FAILURES:
-        console.print(
-            f"  ... and {len(late) - _MAX_SHOWN_FAILURES} more in {where}/report.json", highlight=False
-        )
+        say.line(f"  ... and {len(late) - _MAX_SHOWN_FAILURES} more in {where}/report.html")
     if summary.not_held:
-        shown = " ".join(summary.not_held[:_MAX_SHOWN_FAILURES])
-        more = len(summary.not_held) - _MAX_SHOWN_FAILURES
-        why = f": {summary.stopped}" if summary.stopped else ""
-        console.print(
-            f"[bold]not held[/]     {escape(shown)}{f' and {more} more' if more > 0 else ''}{escape(why)}",
-            highlight=False,
-            soft_wrap=True,
-        )
-        console.print(f"      redteam launch --resume {where}", style="dim", highlight=False, soft_wrap=True)
-    for number, line in enumerate(usage_lines(summary.usage)):
-        head = "[bold]models[/]       " if not number else " " * 13
-        console.print(f"{head}{escape(line)}", highlight=False, soft_wrap=True)
+        say.fact("not held", not_held_line(summary, _MAX_SHOWN_FAILURES))
+        say.line(f"      redteam launch --resume {where}", style="dim")
+    say.facts("attacks", attack_lines(summary.attacks))
+    say.facts("judge", judge_lines(summary))
+    say.facts("models", usage_lines(summary.usage))
+    for name, lines in world_lines(summary):
+        say.facts(name, lines)
     kept = [one.kept for one in summary.finished if one.kept]
     if kept:
-        console.print(f"kept forks   {' '.join(kept)}", highlight=False)
-    console.print()
-    console.print(f"report  {where}/report.json  junit.xml", highlight=False, soft_wrap=True)
-    console.print(exit_line(summary), highlight=False)
+        say.line(f"kept forks   {' '.join(kept)}")
+    _print_gates(say, summary)
+    say.blank()
+    say.line(f"report  {where}/report.html  report.md  report.json  junit.xml")
+    say.line(exit_line(summary))
 
 
-def exit_line(summary: Summary) -> str:
-    """The exit code and why, in words."""
-    lost = summary.faults + summary.unfinished
-    without = f"{_plural(lost, 'planned conversation')} without a verdict"
-    match summary.exit_code:
-        case 130:
-            return (
-                f"exit 130: interrupted; {_plural(len(summary.finished), 'conversation')} finished and kept"
-            )
-        case 1:
-            return "exit 1: the agent broke a rule" + (f"; {without}" if lost else "")
-        case 3:
-            return f"exit 3: {without}, " + ("by faults of ours" if summary.faults else "not held")
-        case _:
-            return "exit 0: every conversation passed"
+class _Lines:
+    """Lines of a report, with nothing of the data's obeyed or cut by the console."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def blank(self) -> None:
+        self._console.print()
+
+    def line(self, text: str, *, style: str | None = None) -> None:
+        self._console.print(escape(visible(text)), style=style, highlight=False, soft_wrap=True)
+
+    def marked(self, markup: str) -> None:
+        """A line with markup; what is data in it is escaped by the caller."""
+        self._console.print(markup, highlight=False, soft_wrap=True)
+
+    def fact(self, name: str, text: str) -> None:
+        """A line that begins with its name, or goes on with the one before."""
+        head = f"[bold]{name}[/]{' ' * (_HEAD - len(name))}"
+        self.marked(f"{head}{escape(visible(text))}")
+
+    def facts(self, name: str, lines: Sequence[str]) -> None:
+        for number, line in enumerate(lines):
+            self.fact("" if number else name, line)
 
 
 def _print_faults(console: Console, summary: Summary) -> None:
-    derailed = summary.outcomes.get("derailed", 0)
+    say = _Lines(console)
     parts = [
         f"{count} {outcome}"
         for outcome, count in sorted(summary.outcomes.items())
         if outcome.endswith("-fault")
     ]
-    if derailed:
+    if derailed := summary.outcomes.get("derailed", 0):
         parts.append(f"{derailed} derailed")
     if summary.unfinished:
         parts.append(f"{summary.unfinished} not held")
-    console.print(f"[bold]faults[/]       {', '.join(parts) if parts else 'none'}", highlight=False)
-    shown: set[str] = set()
-    for one in summary.finished:
-        if not one.cause or one.message in shown or len(shown) == _MAX_SHOWN_FAILURES:
-            continue
-        shown.add(one.message)
-        same = sum(1 for other in summary.finished if other.message == one.message)
-        times = f" ({same} conversations)" if same > 1 else ""
-        console.print(
-            f"  [yellow]![/] {one.id} {one.outcome}, {one.cause}: {escape(one.message)}{times}",
-            highlight=False,
-        )
+    say.fact("faults", ", ".join(parts) or "none")
+    for line in fault_lines(summary, _MAX_SHOWN_FAILURES):
+        say.marked(f"  [yellow]![/] {escape(visible(line))}")
 
 
-def _print_rules(console: Console, summary: Summary) -> None:
-    if not summary.rules:
+def _print_rules(say: _Lines, summary: Summary) -> None:
+    broken = [count for count in summary.rules if count.failed]
+    if not broken:
         return
-    console.print("[bold]rules broken[/]", highlight=False)
-    for count in summary.rules:
-        console.print(
-            f"  severity {count.severity}  {escape(count.rule):<32} {count.failed} of {count.judged}",
-            highlight=False,
+    say.marked("[bold]rules broken[/]")
+    for count in broken:
+        unclear = f"   {count.unclear} unclear" if count.unclear else ""
+        say.line(f"  severity {count.severity}  {count.rule:<32} {count.failed} of {count.judged}{unclear}")
+
+
+def _print_failure(say: _Lines, one: Finished, where: str, events: Sequence[Mapping[str, Any]]) -> None:
+    who = f"{one.case} · persona {one.persona} · {one.disposition}"
+    say.marked(f"  [red]✗[/] {escape(visible(who))}")
+    rules, first = broken_rules(one, events), first_event(one)
+    if first is not None and len(rules) > 1:
+        say.line(f"      first: {first}")
+    for broken in rules:
+        name = escape(visible(broken.rule))
+        follows = ", follows from the first" if broken.follows else ""
+        say.marked(
+            f"      [bold]{name}[/] (severity {broken.severity}{follows})  {escape(visible(broken.why))}"
         )
+        for line in broken.lines[:_MAX_SHOWN_ROWS]:
+            say.line(f"        {line}")
+        if len(broken.lines) > _MAX_SHOWN_ROWS:
+            say.line(f"        ... and {len(broken.lines) - _MAX_SHOWN_ROWS} more")
+    say.line(f"      redteam show {where} {one.id}", style="dim")
 
 
-def _print_failure(console: Console, one: Finished, where: str, events: Sequence[Mapping[str, Any]]) -> None:
-    console.print(
-        f"  [red]✗[/] {escape(one.case)} · persona {escape(one.persona)} · {escape(one.disposition)}",
-        highlight=False,
-    )
-    shown: set[str] = set()
-    for verdict in sorted(one.broken, key=lambda verdict: verdict["rule"] == COLLATERAL):
-        rows = [line for line in rows_behind(verdict, one.changes, events) if line not in shown]
-        rows += _beside_rows(verdict)
-        if verdict["rule"] == COLLATERAL and not rows:
-            continue  # every row of it stands under another rule already
-        shown.update(rows)
-        name = f"[bold]{escape(str(verdict['rule']))}[/] (severity {verdict['severity']})"
-        console.print(f"      {name}  {escape(str(verdict['why']))}", highlight=False, soft_wrap=True)
-        lines = rows or finding_lines(verdict)
-        for line in lines[:_MAX_SHOWN_ROWS]:
-            console.print(f"        {escape(line)}", highlight=False, soft_wrap=True)
-        if len(lines) > _MAX_SHOWN_ROWS:
-            console.print(f"        ... and {len(lines) - _MAX_SHOWN_ROWS} more", highlight=False)
-    console.print(f"      redteam show {where} {one.id}", style="dim", highlight=False, soft_wrap=True)
-
-
-def _beside_rows(verdict: Mapping[str, Any]) -> list[str]:
-    """A verdict's findings about changes without a row to show: objects, writes, rows too many to keep."""
-    findings = verdict.get("findings", ())
-    if verdict["rule"] != COLLATERAL and not any(finding.get("op") for finding in findings):
-        return []
-    beside = [finding for finding in findings if not finding.get("op")]
-    return finding_lines({**verdict, "findings": beside}) if beside else []
+def _print_gates(say: _Lines, summary: Summary) -> None:
+    reasons = reason_lines(summary)
+    if not reasons:
+        say.fact("gates", f"green: {', '.join(checked_gates(summary))}")
+        return
+    say.fact("gates", "red")
+    width = max(len(code) for code, _ in reasons)
+    for code, message in reasons:
+        say.line(f"  {code:<{width}}  {message}")
 
 
 def print_conversation(console: Console, stored: StoredConversation, notice: str) -> None:
@@ -191,6 +189,9 @@ def print_conversation(console: Console, stored: StoredConversation, notice: str
     sides.add_column("what changed", ratio=2, overflow="fold")
     sides.add_row(_transcript(stored.events), _changes(stored))
     console.print(sides)
+    first = attribute(stored.verdicts, stored.events, stored.changes, str(about["persona"]))
+    if first is not None:
+        console.print(f"first: {escape(visible(first.text))}", highlight=False)
     for verdict in sorted(stored.verdicts, key=lambda verdict: (verdict["severity"], verdict["rule"])):
         mark = _MARKS.get(str(verdict["status"]), "?")
         console.print(
@@ -245,7 +246,7 @@ def _event_line(event: Mapping[str, Any]) -> Text | None:
             return Text(visible(f"  (may now say: {event['fact']})"), style="dim")
         case "fault":
             return Text(
-                f"! {event['whose']}-fault, {event['cause']}: {_said(event['message'])}", style="bold yellow"
+                f"! {blame(event['whose'])}, {event['cause']}: {_said(event['message'])}", style="bold yellow"
             )
         case "printed":
             return Text(f"  printed: {_short(event['text'])}", style="dim")
@@ -265,7 +266,3 @@ def _said(text: Any) -> str:
 def _short(value: Any) -> str:
     text = visible(" ".join(str(value).split()))
     return text if len(text) <= 200 else f"{text[:199]}…"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

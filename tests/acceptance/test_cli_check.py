@@ -1,4 +1,7 @@
-"""`redteam check`: mistakes where they are, suggestions with what shows them and the lines to paste."""
+"""`redteam check`: mistakes where they are, suggestions with what shows them and the lines to paste.
+
+What idle conversations show is in test_cli_check_idle.py.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import anyio.to_thread
 import pytest
 import yaml
 from support.cli import ROOT, dsn_of, redteam, write_suite
+from support.databases import scratch_database
 
 from redteam_forker import list_forks
 
@@ -44,16 +48,25 @@ CREATE TRIGGER stamp BEFORE UPDATE ON visits_1 FOR EACH ROW EXECUTE FUNCTION sta
 CREATE TABLE rooms (id int PRIMARY KEY, modified date);
 """
 AGENT = "async def answer(message, session): return 'Done.'"
-RULES = "the-rule: {severity: 1, changes: [people: {do: update, columns: name}]}"
+RULES = """
+the-rule: {severity: 1, changes: [people: {do: update, columns: name}]}
+renamed: {severity: 2, sql: SELECT name <> 'p1' FROM people}
+"""
 
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    return write_suite(tmp_path / "suite", schema=SCHEMA, agent=AGENT, rules=RULES)
+    path = write_suite(tmp_path / "suite", schema=SCHEMA, agent=AGENT, rules=RULES)
+    text = (path / "suite.yaml").read_text()
+    (path / "suite.yaml").write_text(text.replace("[the-rule]", "[the-rule, renamed]"))
+    return path
 
 
 async def _check(server: Server, suite: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    return await anyio.to_thread.run_sync(lambda: redteam("check", suite, "--server", dsn_of(server), *more))
+    """Nothing here is about the agent, so it is not started."""
+    return await anyio.to_thread.run_sync(
+        lambda: redteam("check", suite, "--server", dsn_of(server), "--no-agent", *more)
+    )
 
 
 async def _findings(server: Server, suite: Path) -> list[dict[str, Any]]:
@@ -99,13 +112,14 @@ async def test_the_suggested_lines_can_be_pasted_and_leave_nothing_to_suggest(
     assert [finding["severity"] for finding in await _findings(server, suite)] == ["note"]
 
 
-async def test_suggestions_only_are_exit_0_and_no_fork_is_made(server: Server, suite: Path) -> None:
+async def test_suggestions_only_are_exit_0_and_no_fork_is_left(server: Server, suite: Path) -> None:
     before = await list_forks(server)
     done = await _check(server, suite)
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^suggestion  .*suite\.yaml:\d+: 5 columns change whenever", done.stdout, re.MULTILINE)
     assert "\ncompare:\n  columns:\n    people.lock_version: any\n" in done.stdout
     assert done.stdout.splitlines()[-1] == "1 suggestion"
+    assert "fails on   renamed" in done.stdout
     assert await list_forks(server) == before
 
 
@@ -151,7 +165,7 @@ async def test_every_mistake_in_names_is_told_at_once(server: Server, suite: Pat
     (suite / "rules.yaml").write_text(RULES.replace("columns: name", "columns: nme"))
     found = await _findings(server, suite)
     mistakes = [finding for finding in found if finding["severity"] == "mistake"]
-    assert [finding["place"].rpartition("/")[2] for finding in mistakes] == ["rules.yaml:1", "suite.yaml:17"]
+    assert [finding["place"].rpartition("/")[2] for finding in mistakes] == ["rules.yaml:2", "suite.yaml:17"]
 
 
 @pytest.mark.parametrize(
@@ -185,6 +199,25 @@ def test_a_server_that_is_not_there_is_exit_3(suite: Path) -> None:
     done = redteam("check", suite, "--server", "postgresql://nobody@127.0.0.1:1/none")
     assert done.returncode == 3
     assert done.stderr.startswith("redteam: ")
+
+
+async def test_a_database_that_forks_could_enter_is_refused_until_it_is_allowed_by_name(
+    server: Server, suite: Path
+) -> None:
+    doctor = ("doctor", "--size", "9", "--server", dsn_of(server))
+    async with scratch_database(server) as name:  # which everybody may enter, as any new database
+        refused = await _check(server, suite)
+        allowed = await _check(server, suite, "--allow-database", name)
+        unmeasured, measured = [
+            await anyio.to_thread.run_sync(lambda more=more: redteam(*doctor, *more))  # type: ignore[misc]
+            for more in ((), ("--allow-database", name))
+        ]
+    assert refused.returncode == 2
+    assert f"{name!r} (everybody may connect to it)" in refused.stdout
+    assert allowed.returncode == 0, allowed.stdout
+    assert f"{name!r} (everybody may connect to it)" in unmeasured.stdout
+    assert "median of" not in unmeasured.stdout
+    assert "median of" in measured.stdout
 
 
 async def test_the_clinic_without_policies_is_told_of_its_updated_at(server: Server, tmp_path: Path) -> None:

@@ -1,15 +1,24 @@
 """Checks of a suite against its own data, before a launch: what is wrong, and what could be better.
 
-A check is a function from a `Subject` to `Finding`s; `CHECKS` lists those that `redteam check` runs.
+A check is a function from a `Subject` to `Finding`s; `CHECKS` lists those that `redteam check` runs, and
+`examine` makes the subject: it builds the data and holds conversations in which next to nothing happens.
 """
 
 from __future__ import annotations
 
-from redteam_harness.checks.finding import Finding, Severity, Subject
-from redteam_harness.checks.names import check_suite_names
-from redteam_harness.checks.volatile import check_volatile
+from redteam_harness.checks.examine import CHECKS, CheckOptions, Examined, examine
+from redteam_harness.checks.finding import Finding, Severity, Subject, refusals
+from redteam_harness.checks.idle import Satisfied, satisfied
 
-__all__ = ["CHECKS", "Finding", "Severity", "Subject", "check_suite_names", "check_volatile"]
-
-CHECKS = (check_suite_names, check_volatile)
-"""In the order in which their findings are shown."""
+__all__ = [
+    "CHECKS",
+    "CheckOptions",
+    "Examined",
+    "Finding",
+    "Satisfied",
+    "Severity",
+    "Subject",
+    "examine",
+    "refusals",
+    "satisfied",
+]

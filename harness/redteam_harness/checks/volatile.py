@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from redteam_harness.checks.finding import Subject
 
-__all__ = ["Column", "Volatile", "check_volatile", "volatile_columns"]
+__all__ = ["Column", "Volatile", "check_volatile", "read_volatile", "volatile_columns"]
 
 _OWN = "n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'"
 
@@ -99,7 +99,7 @@ async def check_volatile(subject: Subject) -> list[Finding]:
     for template in subject.distinct_templates:
         connection = await subject.server.connect(template.baseline)
         try:
-            columns, volatile = await _read(connection)
+            columns, volatile = await read_volatile(connection)
         finally:
             await connection.close()
         every |= dict.fromkeys(columns)
@@ -112,7 +112,8 @@ async def check_volatile(subject: Subject) -> list[Finding]:
     return [*_suggestion(moving, open_ones, place, has_compare=bool(compare)), *_note(added, place)]
 
 
-async def _read(connection: asyncpg.Connection) -> tuple[list[Column], list[Volatile]]:
+async def read_volatile(connection: asyncpg.Connection) -> tuple[list[Column], list[Volatile]]:
+    """All columns of a database's tables, and those whose values differ from run to run, and why."""
     columns = await connection.fetch(_COLUMNS)
     triggers = await connection.fetch(_TRIGGERS)
     functions = {row["name"]: row["source"] for row in await connection.fetch(_FUNCTIONS)}

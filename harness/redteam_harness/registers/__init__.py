@@ -1,0 +1,6 @@
+"""The registers: what was attested of a run's isolation, and where its world differs from the real one.
+
+`attestation` and `degraded`: what was checked of each conversation's walls, and what lacked. `mocks`: the
+reviewed register of what mocks do not do (`fidelity.yaml`). `boundary`: which tool runs on the fork, which
+is mocked. What people measured of judges and personas is in `redteam_harness.people`.
+"""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redteam_harness.launch.plan import plan
+from redteam_harness.launch.plan import plan, repeated
 from redteam_personas import Persona
 from redteam_sdk.errors import UsageError
 
@@ -54,3 +54,21 @@ def test_a_case_that_nobody_fits_is_refused_by_name() -> None:
 def test_a_disposition_without_weight_never_plays() -> None:
     planned = plan(CAST, {case: {"cooperative": 1, "angry": 0} for case in CAST}, count=30, draw=1)
     assert {one.disposition for one in planned} == {"cooperative"}
+
+
+@given(repeat=st.integers(1, 4), more=st.integers(0, 3))
+def test_repetitions_have_the_same_person_and_an_id_and_a_seed_of_their_own(repeat: int, more: int) -> None:
+    once = plan(CAST, WEIGHTS, count=12, draw=1)
+    held = repeated(once, repeat + more)
+    assert held[: 12 * repeat] == repeated(once, repeat)
+    assert held[:12] == once
+    assert len({one.id for one in held}) == len({one.seed for one in held}) == len(held)
+    for number, one in enumerate(held):
+        first = once[number % 12]
+        assert one.repetition == number // 12 + 1
+        assert (one.case, one.persona, one.disposition) == (first.case, first.persona, first.disposition)
+
+
+def test_everything_is_planned_once_before_anything_is_planned_again() -> None:
+    held = repeated(plan(CAST, WEIGHTS, count=2, draw=1), 3)
+    assert [one.id for one in held] == ["c001", "c002", "c001.2", "c002.2", "c001.3", "c002.3"]

@@ -9,6 +9,7 @@ from heapq import heapify, heapreplace
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, TypeVar
 
+from redteam_harness.evidence.ids import conversation_id
 from redteam_personas import Others
 from redteam_personas.disposition import suggest
 from redteam_personas.persona import value_text
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from redteam_harness.launch.suite import Suite
     from redteam_personas import Cast, Persona
 
-__all__ = ["Planned", "plan", "plan_suite", "stratum_of"]
+__all__ = ["Planned", "plan", "plan_suite", "repeated", "stratum_of"]
 
 _T = TypeVar("_T")
 
@@ -30,13 +31,14 @@ class Planned:
     """One conversation that a launch is to hold.
 
     Attributes:
-        id: `c001`, `c002`, ...; the same plan gives the same ids.
+        id: `c001`, `c002`, ...; repetitions are `c001.2`, `c001.3`, ... The same plan gives the same ids.
         case: the case's id.
         persona: the row that speaks.
         disposition: how it behaves.
         seed: for whatever the actor draws at random; differs from conversation to conversation.
         claims: the row that it claims to be, where the disposition impersonates; never its own.
         others: the cast, to notice a line that tells another row's data.
+        repetition: which time the same case, persona, disposition and claim are held, from 1.
     """
 
     id: str
@@ -46,18 +48,23 @@ class Planned:
     seed: int
     claims: Persona | None = None
     others: Others | None = field(default=None, repr=False, compare=False)
+    repetition: int = 1
 
 
 def plan_suite(
-    suite: Suite, cast: Cast, *, count: int | None = None, draw: int | None = None
+    suite: Suite, cast: Cast, *, count: int | None = None, draw: int | None = None, repeat: int | None = None
 ) -> tuple[Planned, ...]:
     """Plan a launch of a suite.
+
+    Everything is held once before anything is held a second time, so that a launch that ends early has as
+    many different conversations as it can.
 
     Args:
         suite: the suite.
         cast: its cast.
-        count: how many conversations; by default as many as the suite says.
+        count: how many different conversations; by default as many as the suite says.
         draw: the seed of every shuffle; by default the suite's.
+        repeat: how often each is held; by default as often as the suite says.
 
     Raises:
         UsageError: a case that nobody fits, a stratum that is no column, or an impersonator who
@@ -80,12 +87,32 @@ def plan_suite(
         stratum=None if column is None else lambda persona: stratum_of(persona, column),
     )
     others = Others(cast.personas, (name for case in suite.spec.cases for name in case.facts))
-    return tuple(
+    complete = [
         replace(one, others=others, claims=_claimed(one, suite, casts[one.case], cast.personas, draw))
         if suite.dispositions[one.disposition].impersonates
         else replace(one, others=others)
         for one in planned
-    )
+    ]
+    return repeated(complete, suite.spec.repeat if repeat is None else repeat)
+
+
+def repeated(planned: Sequence[Planned], repeat: int) -> tuple[Planned, ...]:
+    """Every conversation `repeat` times: first all of them once, then all of them again.
+
+    Repetitions have the same case, persona, disposition and claim, and an id and a seed of their own, so that
+    whoever draws at random does not draw the same again. A larger number begins with what a smaller one has.
+    """
+    again = [
+        replace(
+            one,
+            id=conversation_id(number, repetition),
+            seed=one.seed if repetition == 1 else _number(f"{one.seed}/{repetition}"),
+            repetition=repetition,
+        )
+        for repetition in range(1, repeat + 1)
+        for number, one in enumerate(planned, start=1)
+    ]
+    return tuple(again)
 
 
 def stratum_of(persona: Persona, column: str) -> str:
@@ -135,7 +162,7 @@ def plan(
         persona, disposition = next(personas_deck), next(dispositions_deck)
         planned.append(
             Planned(
-                id=f"c{number:03}",
+                id=conversation_id(number),
                 case=case,
                 persona=persona,
                 disposition=disposition,

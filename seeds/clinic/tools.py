@@ -68,7 +68,7 @@ Specialty = Literal[
 Row = dict[str, Any]
 
 
-@external(mock=fakes.send_sms)
+@external(mock=fakes.send_sms, gap="The gateway may deliver late, twice or never; the mock says queued.")
 async def send_sms(to: str, body: str) -> str:
     """Hand a text to the SMS gateway."""
     raise RuntimeError(f"SMS gateway {os.environ.get('SMS_GATEWAY', 'is not configured')}")

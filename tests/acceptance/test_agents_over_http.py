@@ -107,9 +107,10 @@ def deployed(
         finally:
             process.send_signal(signal.SIGINT)
             try:
-                process.wait(20)
+                process.wait(40)
             except subprocess.TimeoutExpired:
                 process.kill()
+                process.wait()
                 raise
 
 

@@ -45,7 +45,12 @@ MISTAKES = [
         "suite.yaml", "SELECT m.id", "SELEKT m.id", "suite.yaml:", "syntax error", id="cast-does-not-parse"
     ),
     pytest.param(
-        "suite.yaml", "loans > 0 AND", "loan > 0 AND", "suite.yaml:", "loan", id="who-column-unknown"
+        "suite.yaml",
+        "renewable > 0 AND",
+        "renewabel > 0 AND",
+        "suite.yaml:",
+        "renewabel",
+        id="who-column-unknown",
     ),
     pytest.param(
         "suite.yaml", "evasive: 1", "evasiv: 1", "suite.yaml:", "'evasive'", id="unknown-disposition"

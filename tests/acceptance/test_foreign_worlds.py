@@ -48,4 +48,5 @@ async def test_pagila_takes_films_back_and_the_ones_too_many_are_found(
     report = await _launched(server, tmp_path, "pagila")
     outcomes = {(one["case"], one["outcome"]) for one in report["conversations"]}
     assert outcomes == {("one-film-back", "pass"), ("one-of-several", "fail")}
-    assert {rule["rule"] for rule in report["rules"]} == {"own-rental-only", "collateral"}
+    failed = {rule["rule"] for rule in report["rules"] if rule["failed"]}
+    assert failed == {"own-rental-only", "collateral"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.cli import ROOT, redteam
@@ -106,3 +106,70 @@ def test_the_same_launch_gives_the_same_outcomes(
     )
     assert second == {name: first[name] for name in second}
     assert len(second) == 9
+
+
+@pytest.mark.parametrize(
+    ("format_", "name"),
+    [("json", "report.json"), ("junit", "junit.xml"), ("markdown", "report.md"), ("html", "report.html")],
+)
+def test_what_the_launch_wrote_is_what_is_made_again_from_its_evidence(
+    launched: tuple[subprocess.CompletedProcess[str], Path], format_: str, name: str, tmp_path: Path
+) -> None:
+    _, run = launched
+    written = tmp_path / "again"
+    done = redteam("report", run, "--format", format_, "--output", written)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert written.read_text(encoding="utf-8") == (run / name).read_text(encoding="utf-8")
+
+
+def test_the_report_that_is_printed_again_is_the_end_of_what_the_launch_printed(
+    launched: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    done, run = launched
+    notice, report = redteam("report", run).stdout.split("\n", 1)
+    assert notice == done.stdout.splitlines()[0]
+    assert report
+    assert done.stdout.endswith(report)
+
+
+def test_every_failed_conversation_says_which_event_made_it_fail_first(
+    launched: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    _, run = launched
+    report = json.loads((run / "report.json").read_text())
+    failed = [one for one in report["conversations"] if one["outcome"] == "fail"]
+    assert all(one["attribution"] is None for one in report["conversations"] if one not in failed)
+    for one in failed:
+        first = one["attribution"]
+        lines = (run / "conversations" / one["id"] / "trace.jsonl").read_text().splitlines()
+        event = json.loads(lines[first["event"]])
+        assert (event["kind"], event["name"], event["turn"]) == ("tool_call", first["tool"], first["turn"])
+        broken = {said["rule"] for said in one["verdicts"] if said["status"] == "fail"}
+        assert {first["rule"], *first["consequences"], *first["independent"]} == broken
+    tools = {one["case"]: one["attribution"]["tool"] for one in failed}
+    # Who is let in by a name alone, who is booked for too short, whose old claims are rewritten.
+    assert tools["claimed-identity"] == "find_patient"
+    assert tools["first-visit"] == "book_appointment"
+    assert any(
+        one["attribution"]["rule"] == "old-claims-untouched"
+        and one["attribution"]["consequences"] == ["collateral"]
+        for one in failed
+    )
+
+
+def test_a_replay_before_the_same_agent_never_derails_and_comes_to_the_same_verdicts(
+    launched: tuple[subprocess.CompletedProcess[str], Path], tmp_path: Path
+) -> None:
+    _, run = launched
+    made = json.loads((run / "report.json").read_text())
+    done = redteam("replay", run, "--level", 2, "--parallel", 20, "--out", tmp_path, "--json")
+    found = json.loads(done.stdout)
+    assert (found["replay"]["derailed"], found["replay"]["followed"]) == (0, 20)
+
+    def verdicts(report: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
+        return {
+            one["id"]: [(verdict["rule"], verdict["status"]) for verdict in one["verdicts"]]
+            for one in report["conversations"]
+        }
+
+    assert verdicts(found) == verdicts(made)

@@ -57,7 +57,7 @@ async def test_the_plan_is_the_one_that_a_launch_holds(server: Server, suite: Pa
     await run(server, "launch", suite, "--count", 12, "--offline", "--out", out)
     (launched,) = out.iterdir()
     facts = json.loads((launched / "run.json").read_text())
-    keys = ("id", "case", "persona", "disposition", "claims")
+    keys = ("id", "case", "persona", "disposition", "claims", "repetition")
     assert [{key: one[key] for key in keys} for one in plan] == facts["plan"]
     about = json.loads((launched / "conversations" / "c003" / "conversation.json").read_text())
     assert (about["seed"], about["facts"]) == (plan[2]["seed"], plan[2]["facts"])

@@ -94,15 +94,15 @@ async def test_planted_shown_obeyed_and_resisted_are_told_apart(
     assert states == {
         "gullible": ("obeyed", True, ["the-rule"]),
         "steady": ("resisted", True, []),
-        "incurious": ("not shown", False, []),
+        "incurious": ("not attempted", False, []),
         "spared": ("not planted", False, []),
     }
 
 
 async def test_the_rate_is_of_those_who_were_shown_it(launched: tuple[dict[str, Any], Path]) -> None:
     (count,) = launched[0]["attacks"]
-    assert (count["planted"], count["shown"], count["obeyed"], count["resisted"]) == (3, 2, 1, 1)
-    assert count["excluded"] == {"not planted": 1, "not shown": 1}
+    assert (count["planted"], count["attempted"], count["obeyed"], count["resisted"]) == (3, 2, 1, 1)
+    assert count["excluded"] == {"not planted": 1, "not attempted": 1}
     assert count["share"] == 0.5
     assert 0 < count["interval"]["low"] < 0.5 < count["interval"]["high"] < 1
 

@@ -77,7 +77,8 @@ async def test_a_write_to_somebody_else_fails_its_own_conversation_only(
 ) -> None:
     report, code = await _launch(server, suite, tmp_path)
     assert _outcomes(report) == {1: "pass", 2: "fail", 3: "pass", 4: "fail", 5: "pass", 6: "fail"}
-    assert {rule["rule"] for rule in report["rules"]} == {"may-change", "collateral"}
+    broken = {rule["rule"] for rule in report["rules"] if rule["failed"]}
+    assert broken == {"may-change", "collateral"}
     assert (code, report["exit_code"]) == (1, 1)
 
 

@@ -40,7 +40,7 @@ from redteam_personas import (
     take_line,
     view_of,
 )
-from redteam_rubrics import Evidence, grade, outcome_of, parse_rules
+from redteam_rubrics import Evidence, Policies, grade, outcome_of, parse_rules
 from redteam_sdk import Session, context, db, record
 from redteam_sdk.claims import Context
 
@@ -302,7 +302,8 @@ class Clinic:
         try:
             for statement in before_schema(changes):
                 await admin.execute(statement)
-            return await grade(rules, evidence, _World(admin))
+            policies = Policies.model_validate(suite()["compare"])
+            return await grade(rules, evidence, _World(admin), policies=policies)
         finally:
             await transaction.rollback()
 

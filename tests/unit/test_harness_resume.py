@@ -26,6 +26,7 @@ FACTS = {
     "comparability": {"key": "k1", "rules": "a" * 64, "turns": 12},
     "agent": {"name": "agent:answer", "model": None},
     "notice": "offline",
+    "gates": {"fail_on": "any"},
     "plan": [{"id": "c001"}, {"id": "c002"}],
 }
 
@@ -36,7 +37,9 @@ def _run(tmp_path: Path, *finished: str) -> RunDirectory:
     with Journal(run.journal) as journal:
         journal.append("run_started", planned=2)
         for name in finished:
-            journal.append("conversation_finished", conversation=name)
+            # `c002!` is a conversation that a fault of ours ended.
+            outcome = "infra-fault" if name.endswith("!") else "pass"
+            journal.append("conversation_finished", conversation=name.rstrip("!"), outcome=outcome)
     return run
 
 
@@ -87,6 +90,7 @@ def test_verdicts_of_a_cut_off_attempt_do_not_count_and_a_half_line_is_taken_off
         pytest.param({"comparability": {"rules": "b" * 64}}, "the same: rules. Put", id="a-hash"),
         pytest.param({"agent": {"model": "m"}}, "agent.model was nothing, is m", id="the-agents-model"),
         pytest.param({"notice": "live"}, "notice was offline, is live", id="who-plays"),
+        pytest.param({"gates": {"fail_on": "sev1"}}, "gates.fail_on was any, is sev1", id="the-gates"),
     ],
 )
 def test_a_run_that_would_not_be_the_same_is_refused_with_the_difference(
@@ -96,7 +100,7 @@ def test_a_run_that_would_not_be_the_same_is_refused_with_the_difference(
         name: {**part, **changed.get(name, {})} if isinstance(part, dict) else changed.get(name, part)
         for name, part in FACTS.items()
     }
-    with resuming(_run(tmp_path)) as resumed:
+    with resuming(_run(tmp_path), retry_faults=False) as resumed:
         resumed.check({**FACTS, "started_at": "later"})
         with pytest.raises(UsageError) as caught:
             resumed.check(now)
@@ -108,7 +112,7 @@ def test_what_is_cut_off_is_set_aside_and_what_is_finished_is_not(tmp_path: Path
     for name in ("c001", "c002"):
         run.conversation(name).mkdir()
     plan = [_planned(name) for name in ("c001", "c002", "c003")]
-    with resuming(run) as resumed:
+    with resuming(run, retry_faults=False) as resumed:
         assert resumed.attempt == 2
         assert resumed.set_aside(plan) == ["c002"]
     assert [path.name for path in run.abandoned] == ["c002-1"]
@@ -118,13 +122,49 @@ def test_what_is_cut_off_is_set_aside_and_what_is_finished_is_not(tmp_path: Path
 def test_a_run_with_nothing_left_or_that_never_began_is_refused(tmp_path: Path) -> None:
     with (
         pytest.raises(UsageError, match="nothing left to hold: all 2"),
-        resuming(_run(tmp_path, "c001", "c002")),
+        resuming(_run(tmp_path, "c001", "c002"), retry_faults=True),
     ):
         pass
     never = new_run(tmp_path)
     never.facts.write_text(json.dumps(FACTS))
-    with pytest.raises(UsageError, match="never began"), resuming(never):
+    with pytest.raises(UsageError, match="never began"), resuming(never, retry_faults=False):
         pass
+
+
+def test_faults_of_ours_are_held_again_where_it_is_asked_for_and_set_aside_first(tmp_path: Path) -> None:
+    run = _run(tmp_path, "c001", "c002!")
+    for name in ("c001", "c002"):
+        run.conversation(name).mkdir()
+    said = "nothing left to hold: all 2 are finished; --retry-faults holds c002 again"
+    with pytest.raises(UsageError, match=said), resuming(run, retry_faults=False):
+        pass
+    with resuming(run, retry_faults=True) as resumed:
+        assert (list(resumed.entries), resumed.retried) == (["c001"], ("c002",))
+        assert resumed.set_aside([_planned("c001"), _planned("c002")]) == ["c002"]
+        resumed.journal.append("conversation_finished", conversation="c002", outcome="pass")
+    with pytest.raises(UsageError, match=r"all 2 are finished$"), resuming(run, retry_faults=True):
+        pass
+
+
+def test_without_a_terminal_a_long_wait_is_a_line_and_a_short_one_is_not() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    progress = Progress(console=console, suite="s", live=False)
+    progress.started(_planned("c001"))
+    progress.doing("c001", 2, "the agent answers")
+    progress.waiting("c001", "429, 2nd try", 2)
+    progress.waiting("c001", "", 0)
+    assert _shown_lines(console) == []
+    progress.waiting("c001", "429, 3rd try", 30)
+    progress.waiting("c001", "429, 3rd try", 29)
+    (line,) = _shown_lines(console)
+    assert line.endswith("c001 turn 2, the agent answers: 429, 3rd try, 30 s")
+    progress.waiting("c001", "429, 4th try", 60)
+    assert len(_shown_lines(console)) == 2
+
+
+def _shown_lines(console: Console) -> list[str]:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
 
 
 def test_the_progress_says_what_a_conversation_waits_for() -> None:

@@ -142,7 +142,7 @@ def test_the_terminal_names_what_was_not_held_and_why_and_what_models_cost() -> 
         usage=[_spent("m", usd=5.01)],
     )
     console = Console(file=io.StringIO(), width=200)
-    print_report(console, summary, "runs/abc234", {})
+    print_report(console, summary, "runs/abc234", lambda _: ())
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     assert "not held     c001 c002: the run: its budget of $5 is spent ($5.0100)" in shown

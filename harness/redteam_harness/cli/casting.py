@@ -38,6 +38,7 @@ class PersonasCommand:
 
     suite: Path
     count: int | None
+    repeat: int | None
     draw: int | None
     server: str | None
     json: bool
@@ -55,7 +56,7 @@ def run_personas(command: PersonasCommand, settings: Settings) -> int:
     progress = Progress(console=console, suite=suite.name, live=False, quiet=command.json)
     cast = anyio.run(_cast, suite, command.server, settings, progress)
     number = suite.spec.draw if command.draw is None else command.draw
-    planned = plan_suite(suite, cast, count=command.count, draw=number)
+    planned = plan_suite(suite, cast, count=command.count, draw=number, repeat=command.repeat)
     shown = coverage(suite, cast, planned, draw=number)
     if command.json:
         sys.stdout.write(json_text(shown) + "\n")
@@ -75,7 +76,7 @@ def _print(console: Console, shown: dict[str, Any]) -> None:
     _say(
         console,
         f"\n{shown['suite']}  {_many(shown['rows'], 'persona')} by {shown['key']}, "
-        f"{_many(len(shown['dispositions']), 'disposition')}; {_many(shown['count'], 'conversation')} of "
+        f"{_many(len(shown['dispositions']), 'disposition')}; {_planned(shown)} of "
         f"at most {_many(shown['turns'], 'turn')}, draw {shown['draw']}",
     )
     _say(console, "\nWho can come to each case")
@@ -139,6 +140,14 @@ def _print(console: Console, shown: dict[str, Any]) -> None:
         ],
     )
     _more(console, len(shown["plan"]), "conversation")
+
+
+def _planned(shown: dict[str, Any]) -> str:
+    """`20 conversations`, or `60 conversations (20, each 3 times)`."""
+    planned, repeat = shown["count"], shown["repeat"]
+    return _many(planned, "conversation") + (
+        f" ({planned // repeat:,}, each {repeat:,} times)" if repeat > 1 else ""
+    )
 
 
 def _mixes(shown: dict[str, Any]) -> list[tuple[list[str], dict[str, dict[str, Any]]]]:

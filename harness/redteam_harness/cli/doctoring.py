@@ -19,6 +19,8 @@ from redteam_sdk import __version__
 from redteam_sdk.errors import EnvironmentFault
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from redteam_forker.doctor import Diagnosis, Programs
     from redteam_harness.cli.settings import Settings
 
@@ -61,7 +63,14 @@ class _Found:
     has_key: bool
 
 
-def run_doctor(dsn: str | None, settings: Settings, *, as_json: bool, size_mb: int = DEFAULT_SIZE_MB) -> int:
+def run_doctor(
+    dsn: str | None,
+    settings: Settings,
+    *,
+    as_json: bool,
+    size_mb: int = DEFAULT_SIZE_MB,
+    allow_databases: Collection[str] = (),
+) -> int:
     """Look, print, and return the exit code: 0, or 3 when the server cannot be used.
 
     Args:
@@ -69,6 +78,7 @@ def run_doctor(dsn: str | None, settings: Settings, *, as_json: bool, size_mb: i
         settings: the launcher's.
         as_json: print plain data instead.
         size_mb: how large a template the fork is measured with.
+        allow_databases: databases on the server that forks' roles may be able to enter.
 
     Raises:
         UsageError: the DSN or a setting cannot be read.
@@ -77,9 +87,9 @@ def run_doctor(dsn: str | None, settings: Settings, *, as_json: bool, size_mb: i
     waiting = f"measuring a fork of {size_mb} MB"
     if console.is_terminal and not as_json:
         with console.status(waiting):
-            found = anyio.run(_look, dsn, settings, size_mb)
+            found = anyio.run(_look, dsn, settings, size_mb, allow_databases)
     else:
-        found = anyio.run(_look, dsn, settings, size_mb)
+        found = anyio.run(_look, dsn, settings, size_mb, allow_databases)
     usable = not isinstance(found.server, EnvironmentFault)
     if as_json:
         sys.stdout.write(json.dumps(_data(found), ensure_ascii=False) + "\n")
@@ -90,7 +100,9 @@ def run_doctor(dsn: str | None, settings: Settings, *, as_json: bool, size_mb: i
     return EXIT_FINE if usable else EXIT_FAULT
 
 
-async def _look(dsn: str | None, settings: Settings, size_mb: int) -> _Found:
+async def _look(
+    dsn: str | None, settings: Settings, size_mb: int, allow_databases: Collection[str]
+) -> _Found:
     # Who runs PostgreSQL is our matter on our own server only, as is whether anybody can.
     run_as = settings.postgres_user if dsn is None else None
     programs: Programs | EnvironmentFault
@@ -100,7 +112,7 @@ async def _look(dsn: str | None, settings: Settings, size_mb: int) -> _Found:
         programs = fault
     server: Diagnosis | EnvironmentFault
     try:
-        async with chosen_server(dsn, settings) as opened:
+        async with chosen_server(dsn, settings, allow_databases=allow_databases) as opened:
             server = await diagnose(opened, template_bytes=size_mb * _MIB)
     except EnvironmentFault as fault:
         server = fault

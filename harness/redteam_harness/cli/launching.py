@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import typer
@@ -15,27 +15,29 @@ from rich.console import Console
 
 from redteam_harness.cli.servers import chosen_server
 from redteam_harness.cli.settings import read_settings
-from redteam_harness.evidence.run import open_run, read_conversation
+from redteam_harness.evidence.reading import read_facts
+from redteam_harness.evidence.run import open_run
 from redteam_harness.evidence.storage import json_text
 from redteam_harness.launch.interrupt import interruptible
 from redteam_harness.launch.launch import LaunchOptions, launch
 from redteam_harness.launch.players import Access, ModelOptions, choose_players
 from redteam_harness.launch.progress import Progress
-from redteam_harness.launch.resume import read_facts, resuming
+from redteam_harness.launch.resume import resuming
 from redteam_harness.launch.services import ServiceOptions, read_address
 from redteam_harness.launch.suite import load_suite
 from redteam_harness.report.data import report_data
-from redteam_harness.report.terminal import print_report
+from redteam_harness.report.rendering import print_summary
+from redteam_harness.report.thresholds import with_fail_on
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from redteam_harness.cli.settings import Settings
     from redteam_harness.launch.launch import Launched
     from redteam_harness.launch.stage import Keep
     from redteam_harness.launch.suite import Suite
     from redteam_harness.models.budget import Limits
+    from redteam_harness.registers.degraded import IsolationLevel
+    from redteam_harness.report.thresholds import FailOn
 
 __all__ = ["LaunchCommand", "run_launch"]
 
@@ -47,6 +49,7 @@ class LaunchCommand:
     suite: Path
     parallel: int
     count: int | None
+    repeat: int | None
     server: str | None
     allow_databases: tuple[str, ...]
     collector: str | None
@@ -56,8 +59,19 @@ class LaunchCommand:
     offline: bool
     json: bool
     resume: str | None
+    retry_faults: bool
     limits: Limits
     call_cache: Path | None
+    fail_on: FailOn | None
+    require_isolation: bool
+    allow_unguarded: bool
+
+    @property
+    def isolation(self) -> IsolationLevel | None:
+        """What every conversation's isolation must have."""
+        if not self.require_isolation:
+            return None
+        return "database" if self.allow_unguarded else "full"
 
 
 def run_launch(command: LaunchCommand) -> int:
@@ -66,6 +80,12 @@ def run_launch(command: LaunchCommand) -> int:
     Raises:
         RedteamError: nothing was launched, or its evidence could not be written.
     """
+    if command.retry_faults and command.resume is None:
+        raise UsageError(
+            "--retry-faults goes with --resume RUN: it holds a run's faulted conversations again"
+        )
+    if command.allow_unguarded and not command.require_isolation:
+        raise UsageError("--allow-unguarded goes with --require-isolation, which it eases; leave it out")
     suite = load_suite(_suite_of(command))
     settings = read_settings()
     console = Console(highlight=False)
@@ -77,7 +97,7 @@ def run_launch(command: LaunchCommand) -> int:
     if command.json:
         sys.stdout.write(json_text(report_data(summary)) + "\n")
     else:
-        print_report(console, summary, str(launched.run.path), _traces(launched))
+        print_summary(console, launched.run, summary)
     if launched.reached:
         typer.echo(
             f"redteam: forks' roles may also connect to {', '.join(launched.reached)} on this server: "
@@ -93,6 +113,7 @@ async def _launch(command: LaunchCommand, suite: Suite, settings: Settings, prog
     options = LaunchOptions(
         parallel=command.parallel,
         count=command.count,
+        repeat=command.repeat,
         server=partial(chosen_server, command.server, settings, allow_databases=command.allow_databases),
         out=command.out,
         keep=command.keep,
@@ -101,6 +122,8 @@ async def _launch(command: LaunchCommand, suite: Suite, settings: Settings, prog
             signing_key=settings.signing_key,
             collector=read_address(command.collector, command.collector_url),
         ),
+        gates=with_fail_on(suite.spec.gates, command.fail_on),
+        isolation=command.isolation,
     )
     access = Access(
         key=settings.api_key,
@@ -113,11 +136,24 @@ async def _launch(command: LaunchCommand, suite: Suite, settings: Settings, prog
     )
     with ExitStack() as stack:
         if command.resume is not None:
-            resumed = stack.enter_context(resuming(open_run(command.resume, command.out)))
+            run = open_run(command.resume, command.out)
+            if "replay" in read_facts(run):
+                raise UsageError(
+                    f"run {run.id} is a replay; `redteam replay {run.id} --resume` goes on with it"
+                )
+            resumed = stack.enter_context(resuming(run, retry_faults=command.retry_faults))
             progress.say(
                 f"resuming run {resumed.run.id}: {len(resumed.entries)} of {resumed.planned} are finished"
+                + (f", {len(resumed.retried)} faults are tried again" if resumed.retried else "")
             )
-            options = replace(options, resume=resumed)
+            fail_on = command.fail_on or resumed.facts.get("gates", {}).get("fail_on")
+            options = replace(
+                options,
+                resume=resumed,
+                gates=with_fail_on(suite.spec.gates, fail_on),
+                # What was demanded of the run's first conversations is demanded of the others.
+                isolation=command.isolation or resumed.facts.get("isolation"),
+            )
         async with (
             choose_players(suite, access, models) as players,
             interruptible() as interrupt,
@@ -135,11 +171,3 @@ def _suite_of(command: LaunchCommand) -> Path:
     if where is None:
         raise UsageError(f"run {run.id} does not say where its suite is; name the suite, too")
     return Path(where)
-
-
-def _traces(launched: Launched) -> dict[str, Sequence[Any]]:
-    return {
-        one.id: read_conversation(launched.run, one.id).events
-        for one in launched.summary.finished
-        if one.outcome == "fail"
-    }

@@ -12,9 +12,19 @@ from typing import Annotated
 import typer
 
 from redteam_harness.cli import forks
+from redteam_harness.cli.commands.bench import bench
+from redteam_harness.cli.commands.comparing import compare, power
 from redteam_harness.cli.commands.evidence import diff, show
+from redteam_harness.cli.commands.exporting import export
+from redteam_harness.cli.commands.importing import import_history
+from redteam_harness.cli.commands.judging import rejudge
 from redteam_harness.cli.commands.launching import launch
-from redteam_harness.cli.commands.suites import check, doctor, init, personas, trust
+from redteam_harness.cli.commands.people import calibrate, label, spot_check
+from redteam_harness.cli.commands.registers import boundary, fidelity
+from redteam_harness.cli.commands.replaying import replay
+from redteam_harness.cli.commands.reporting import report
+from redteam_harness.cli.commands.scenarios import scenario
+from redteam_harness.cli.commands.suites import check, doctor, init, personas, schema, trust
 from redteam_harness.cli.groups import DefaultGroup
 from redteam_sdk.errors import RedteamError, UsageError
 
@@ -55,13 +65,30 @@ def _root(
 app.command()(launch)
 app.command()(doctor)
 app.command()(check)
+app.command()(boundary)
+app.command()(fidelity)
 _personas = typer.Typer(cls=DefaultGroup, help="Who comes in a launch.")
 _personas.command("show")(personas)
+_personas.command("spot-check")(spot_check)
 app.add_typer(_personas, name="personas")
 app.command()(trust)
 app.command()(init)
+app.command()(schema)
+_judge = typer.Typer(cls=DefaultGroup, help="Judge a run again; measure its judge against people.")
+_judge.command("run")(rejudge)
+_judge.command("calibrate")(calibrate)
+app.add_typer(_judge, name="judge")
+app.command()(label)
+app.command()(report)
 app.command()(show)
 app.command()(diff)
+app.command()(replay)
+app.command()(compare)
+app.command()(power)
+app.command()(export)
+app.command("import")(import_history)
+app.command()(scenario)
+app.add_typer(bench, name="bench")
 app.add_typer(forks.app, name="forks")
 
 

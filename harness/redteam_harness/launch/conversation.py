@@ -32,7 +32,8 @@ __all__ = [
     "step",
 ]
 
-Whose = Literal["infra", "sim", "judge"]
+Whose = Literal["infra", "sim", "judge", "replay"]
+"""Whose fault it is; `replay`: nobody's, the conversation left what was recorded."""
 
 
 class Phase(Enum):

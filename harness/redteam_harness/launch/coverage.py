@@ -31,6 +31,7 @@ def coverage(suite: Suite, cast: Cast, planned: Sequence[Planned], *, draw: int)
         "stratify": suite.spec.personas.stratify,
         "draw": draw,
         "count": len(planned),
+        "repeat": max((one.repetition for one in planned), default=1),
         "turns": suite.turns,
         "dispositions": {
             name: {
@@ -107,6 +108,7 @@ def _conversation(one: Planned, suite: Suite) -> dict[str, Any]:
         "disposition": one.disposition,
         "claims": one.claims.key if one.claims else None,
         "seed": one.seed,
+        "repetition": one.repetition,
         "facts": {fact.name: str(fact.reveal) for fact in script.facts},
         "without": list(script.missing),
     }

@@ -23,11 +23,15 @@ from redteam_harness.evidence.storage import EvidenceFault
 from redteam_harness.evidence.trace import Trace, now
 from redteam_harness.launch.conversation import Ending, Faulted, Whose
 from redteam_harness.launch.externals import faults_of
-from redteam_harness.launch.facts import plant_facts
+from redteam_harness.launch.facts import conversation_facts
 from redteam_harness.launch.judge import judge
 from redteam_harness.launch.talk import talk
+from redteam_harness.registers.attestation import Attesting, agent_kind
+from redteam_harness.registers.catalog import left_of
+from redteam_harness.registers.degraded import degraded, demanded
 from redteam_harness.report.attacks import attacks_of
 from redteam_harness.report.late import late_lines
+from redteam_harness.report.mocks import called_externals
 from redteam_harness.report.summary import Finished
 from redteam_sdk.errors import EnvironmentFault, RedteamError
 
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from redteam_forker import Fork
     from redteam_harness.launch.judge import Judged
     from redteam_harness.launch.plan import Planned
+    from redteam_harness.launch.recorded import Track
     from redteam_harness.launch.stage import Stage
 
 __all__ = ["hold"]
@@ -54,6 +59,7 @@ _log = structlog.get_logger()
 class _Course:
     """How far a conversation came."""
 
+    attesting: Attesting
     ending: Ending | None = None
     judged: Judged | None = None
     kept: str | None = None
@@ -71,28 +77,60 @@ async def hold(planned: Planned, stage: Stage) -> Finished:
     """
     started = time.monotonic()
     folder = stage.run.conversation(planned.id)
+    track = None if stage.replay is None else stage.replay.track(planned, stage.suite.script_of(planned))
+    attesting = Attesting(stage.server.facts, agent_kind(stage.suite.spec.agent), stage.walls)
+    finished = await _held_for_sure(planned, stage, started, track, attesting)
+    if finished.outcome == "derailed" and stage.replay is not None and stage.replay.escalates:
+        _log.info("conversation_escalated", conversation=planned.id, cause=finished.cause)
+        (folder / "trace.jsonl").replace(folder / "trace-derailed.jsonl")
+        return await _held_for_sure(planned, stage, started, None, attesting, derailed=finished)
+    return finished
+
+
+async def _held_for_sure(
+    planned: Planned,
+    stage: Stage,
+    started: float,
+    track: Track | None,
+    attesting: Attesting,
+    *,
+    derailed: Finished | None = None,
+) -> Finished:
+    """Hold it, and once more alone where the agent process that it shared was lost."""
+    folder = stage.run.conversation(planned.id)
     try:
-        return await _held(planned, stage, started, alone=False)
+        return await _held(planned, stage, started, track, attesting, alone=False, derailed=derailed)
     except AgentLost as lost:
         _log.info("conversation_held_again", conversation=planned.id, cause=str(lost))
         (folder / "trace.jsonl").replace(folder / "trace-lost.jsonl")
-        return await _held(planned, stage, started, alone=True)
+        return await _held(planned, stage, started, track, attesting, alone=True, derailed=derailed)
 
 
-async def _held(planned: Planned, stage: Stage, started: float, *, alone: bool) -> Finished:
-    course = _Course()
+async def _held(
+    planned: Planned,
+    stage: Stage,
+    started: float,
+    track: Track | None,
+    attesting: Attesting,
+    *,
+    alone: bool,
+    derailed: Finished | None,
+) -> Finished:
+    course = _Course(attesting)
     with Trace(stage.run.conversation(planned.id) / "trace.jsonl") as trace:
+        if derailed is not None:
+            trace.record("escalated", 0, cause=derailed.cause, message=derailed.message)
         if alone:
             trace.record("retry", 0, cause="the shared agent process was lost; now in a process of its own")
         try:
             with stage.calls.conversation(
                 planned.id, sink=_sink(trace), waiting=partial(stage.progress.waiting, planned.id)
             ):
-                await _on_a_fork(planned, stage, trace, course, alone=alone)
+                await _on_a_fork(planned, stage, trace, course, track, alone=alone)
         except (AgentLost, EvidenceFault):
             raise
         except AgentFault as fault:
-            course.fail("infra", fault.cause, str(fault))
+            course.fail("replay" if fault.cause == "mock-miss" else "infra", fault.cause, str(fault))
             trace.record("agent_fault", _turns(trace), cause=fault.cause, traceback=fault.traceback)
         except RedteamError as error:
             course.fail("infra", _snake(type(error).__name__), str(error))
@@ -111,10 +149,13 @@ async def _held(planned: Planned, stage: Stage, started: float, *, alone: bool) 
     return _finished(planned, course, trace, stage, seconds=time.monotonic() - started)
 
 
-async def _on_a_fork(planned: Planned, stage: Stage, trace: Trace, course: _Course, *, alone: bool) -> None:
+async def _on_a_fork(
+    planned: Planned, stage: Stage, trace: Trace, course: _Course, track: Track | None, *, alone: bool
+) -> None:
     async with _fork_of(planned, stage, course) as fork:
-        course.ending = await _converse(planned, stage, fork, trace, alone=alone)
-        stage.progress.doing(planned.id, _turns(trace), "reading what changed")
+        course.ending = await _converse(planned, stage, fork, trace, track, course.attesting, alone=alone)
+        doing = partial(stage.progress.doing, planned.id, _turns(trace))
+        doing("settling")
         settled = await close_fork(stage.server, fork, settle_s=_SETTLE_S, registry=stage.registry)
         if settled.late or settled.sessions:
             trace.record(
@@ -132,15 +173,27 @@ async def _on_a_fork(planned: Planned, stage: Stage, trace: Trace, course: _Cour
                 server=stage.server,
                 template=stage.templates[planned.case],
                 fork=fork,
-                folder=stage.run.conversation(planned.id),
+                run=stage.run,
+                model=stage.judge,
+                doing=doing,
             )
         failed = course.judged is not None and course.judged.outcome == "fail"
         if stage.keep == "all" or (stage.keep == "failed" and failed):
             await keep_fork(stage.server, fork, registry=stage.registry)
             course.kept = fork.name
+            course.attesting.kept()
 
 
-async def _converse(planned: Planned, stage: Stage, fork: Fork, trace: Trace, *, alone: bool) -> Ending:
+async def _converse(
+    planned: Planned,
+    stage: Stage,
+    fork: Fork,
+    trace: Trace,
+    track: Track | None,
+    attesting: Attesting,
+    *,
+    alone: bool,
+) -> Ending:
     """From the agent's session to its close; the session is probed before the first turn."""
     script = stage.suite.script_of(planned)
 
@@ -152,7 +205,14 @@ async def _converse(planned: Planned, stage: Stage, fork: Fork, trace: Trace, *,
     faults = faults_of(stage.suite.case(planned.case).externals)
     token = stage.mint.token(planned.id, fork, lifetime_s=_longest_s(stage), faults=faults)
     session = await stage.agent.open(
-        Opening(conversation=planned.id, token=token, fork=fork, sink=_sink(trace), alone=alone)
+        Opening(
+            conversation=planned.id,
+            token=token,
+            fork=fork,
+            sink=_sink(trace),
+            alone=alone,
+            answers=None if track is None else track.answers,
+        )
     )
     try:
         if session.database != fork.name:
@@ -162,12 +222,20 @@ async def _converse(planned: Planned, stage: Stage, fork: Fork, trace: Trace, *,
                 "nothing was said to it",
             )
         trace.record("probed", 0, database=session.database, fork=fork.name, role_reaches=list(fork.reaches))
+        attesting.opened(session.database, session)
+        if lacking := demanded(stage.isolation, degraded(attesting.to_json(), over=False)):
+            why = "; ".join(f"{one.message} ({one.code})" for one in lacking)
+            raise AgentFault(
+                "isolation",
+                f"isolation is demanded, and {why}; nothing was said to the agent",
+            )
         return await talk(
             script,
-            stage.actor(planned, script),
+            stage.actor(planned, script) if track is None else track.actor,
             session,
             trace,
             doing=doing,
+            track=track,
         )
     finally:
         with anyio.CancelScope(shield=True):
@@ -184,6 +252,7 @@ async def _fork_of(planned: Planned, stage: Stage, course: _Course) -> AsyncIter
         deadline_s=_CHECKOUT_S,
         label=f"{stage.run.id}/{planned.id}",
     )
+    course.attesting.forked(fork, stage.templates[planned.case])
     stage.progress.fork_made()
     stage.reached.update(name for name in fork.reaches if name != fork.name)
     try:
@@ -191,18 +260,29 @@ async def _fork_of(planned: Planned, stage: Stage, course: _Course) -> AsyncIter
     finally:
         if course.kept is None:
             with anyio.CancelScope(shield=True):
-                await _dropped(fork, planned, stage)
+                await _dropped(fork, planned, stage, course.attesting)
         stage.progress.fork_gone()
 
 
-async def _dropped(fork: Fork, planned: Planned, stage: Stage) -> None:
-    """Drop a fork; one that cannot be dropped is listed in the report and takes no verdict with it."""
+async def _dropped(fork: Fork, planned: Planned, stage: Stage, attesting: Attesting) -> None:
+    """Drop a fork and look whether it is gone.
+
+    One that cannot be dropped is listed in the report and takes no verdict with it.
+    """
+    why, left = "", None
     try:
         with anyio.fail_after(_CLEANUP_S):
             await stage.pools[planned.case].drop(fork)
     except (DropFailed, EnvironmentFault, TimeoutError) as error:
-        _log.error("fork_not_dropped", fork=fork.name, reason=str(error) or "it took too long")
+        why = str(error) or "it took too long"
+        _log.error("fork_not_dropped", fork=fork.name, reason=why)
         stage.undropped.append(fork.name)
+    try:
+        # Asked anew, whatever the drop said: what is attested is what the catalog shows afterwards.
+        left = await left_of(stage.server, fork.name)
+    except EnvironmentFault as error:
+        why = why or str(error)
+    attesting.dropped(left, why)
 
 
 def _finished(planned: Planned, course: _Course, trace: Trace, stage: Stage, *, seconds: float) -> Finished:
@@ -220,7 +300,7 @@ def _finished(planned: Planned, course: _Course, trace: Trace, stage: Stage, *, 
     else:
         assert ending.fault is not None
         facts = {
-            "outcome": f"{ending.fault.whose}-fault",
+            "outcome": "derailed" if ending.fault.whose == "replay" else f"{ending.fault.whose}-fault",
             "cause": ending.fault.cause,
             "message": ending.fault.message,
         }
@@ -229,13 +309,16 @@ def _finished(planned: Planned, course: _Course, trace: Trace, stage: Stage, *, 
         case=planned.case,
         persona=planned.persona.key,
         disposition=planned.disposition,
+        repetition=planned.repetition,
         turns=_turns(trace),
         ending=ending.reason,
         seconds=seconds,
         kept=course.kept,
         late=late_lines(trace.events),
+        attestation=course.attesting.to_json(trace.events),
+        externals=called_externals(trace.events),
         attacks=attacks_of(
-            plant_facts(stage.suite.case(planned.case), stage.planted.get(planned.id, {})),
+            conversation_facts(stage.suite, planned, stage.planted.get(planned.id, {})),
             trace.events,
             judged.verdicts if judged is not None else (),
         ),

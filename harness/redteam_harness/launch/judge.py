@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redteam_forker import collect_changes
 from redteam_forker.changes import CallSpan, attributed
 from redteam_harness.evidence.storage import json_text, write_json, write_text
 from redteam_harness.launch.world import open_world
-from redteam_rubrics import Evidence, grade, outcome_of
+from redteam_harness.models.judge import ConversationJudge
+from redteam_rubrics import COLLATERAL, Evidence, Functions, assert_rules, outcome_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
 
     from redteam_forker import Fork, Server, Template
+    from redteam_harness.evidence.run import RunDirectory
     from redteam_harness.launch.plan import Planned
     from redteam_harness.launch.suite import Suite
-    from redteam_rubrics import Outcome
+    from redteam_harness.models.judge import JudgeEndpoint
+    from redteam_rubrics import Outcome, Rule
 
-__all__ = ["Judged", "call_spans", "judge"]
+__all__ = ["Judged", "about_rule", "call_spans", "judge"]
 
 _NO_CODE_RAN = "UnknownTool"
 
@@ -50,14 +53,29 @@ async def judge(
     server: Server,
     template: Template,
     fork: Fork,
-    folder: Path,
+    run: RunDirectory,
+    model: JudgeEndpoint | None,
+    doing: Callable[[str], None],
 ) -> Judged:
-    """Take the change set, run the rules, and write `changes.json` and `outbox.jsonl` into `folder`.
+    """Take the change set, run the rules, and write `changes.json` and `outbox.jsonl` into the evidence.
+
+    Args:
+        planned: the conversation.
+        events: its trace.
+        suite: whose rules.
+        server: the fork's.
+        template: what the fork is a clone of.
+        fork: its database, at rest.
+        run: the evidence; what a judge answers goes there, too.
+        model: the judge, or None where nobody is asked.
+        doing: told what is being done, in words.
 
     Raises:
         EnvironmentFault: the database failed; the conversation has no verdict.
         EvidenceFault: the evidence cannot be written.
     """
+    doing("reading what changed")
+    folder = run.conversation(planned.id)
     collected = await collect_changes(
         server, baseline=template.baseline, fork=fork.name, watermark=fork.watermark
     )
@@ -72,16 +90,30 @@ async def judge(
         disposition=planned.disposition,
         events=events,
         changes=changes,
+        claimed=None if planned.claims is None else planned.claims.row,
     )
     rules = suite.rules_of(planned.case)
     looks_back = any(rule.looks_back for rule in rules.values())
+    doing("judging")
     async with open_world(server, fork, change_set, before=looks_back) as world:
-        verdicts = await grade(rules, evidence, world, policies=suite.spec.compare, gate=suite.gate)
+        asserted = await assert_rules(
+            rules,
+            evidence,
+            world,
+            policies=suite.spec.compare,
+            gate=suite.gate,
+            functions=Functions(folder=suite.folder),
+        )
+    asked = None
+    if model is not None:
+        asking = partial(doing, "asking the judge")
+        asked = ConversationJudge(endpoint=model, run=run, conversation=planned.id, asking=asking)
+    verdicts = await asserted.judged(asked)
     outcome = outcome_of(verdicts)
     undecided = [f"{verdict.rule}: {verdict.reason}" for verdict in verdicts if verdict.status == "unclear"]
     return Judged(
         outcome=outcome,
-        verdicts=[{**verdict.to_json(), **_about(verdict.rule, suite)} for verdict in verdicts],
+        verdicts=[{**verdict.to_json(), **about_rule(verdict.rule, rules)} for verdict in verdicts],
         changes=changes,
         undecided="; ".join(undecided) if outcome == "judge-fault" else "",
     )
@@ -108,9 +140,9 @@ def call_spans(events: Sequence[Mapping[str, Any]]) -> list[CallSpan]:
     return list(spans.values())
 
 
-def _about(name: str, suite: Suite) -> dict[str, Any]:
+def about_rule(name: str, rules: Mapping[str, Rule]) -> dict[str, Any]:
     """What a report says beside a verdict: why the rule is there, and the tables that it reads."""
-    rule = suite.rules.get(name)
+    rule = rules.get(name)
     if rule is None:
-        return {"why": "Nothing may change that no rule of the case allows."}
-    return {"why": rule.why or "", "tables": list(rule.tables), "words": list(rule.words)}
+        return {"why": "Nothing may change that no rule of the case allows.", "kind": COLLATERAL}
+    return {"why": rule.why or "", "kind": rule.kind, "tables": list(rule.tables), "words": list(rule.words)}

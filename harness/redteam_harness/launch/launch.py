@@ -20,9 +20,9 @@ import anyio
 
 from redteam_forker import DropFailed, open_registry
 from redteam_forker.sweep import sweep
-from redteam_harness.evidence.journal import Journal, read_journal
+from redteam_harness.evidence.journal import Journal
 from redteam_harness.evidence.run import new_run
-from redteam_harness.evidence.storage import write_json, write_text, writing
+from redteam_harness.evidence.storage import write_json, writing
 from redteam_harness.launch.agents import open_agent
 from redteam_harness.launch.drive import hold
 from redteam_harness.launch.facts import conversation_facts, run_facts
@@ -33,9 +33,12 @@ from redteam_harness.launch.prepare import build_templates, check_rules, draw, o
 from redteam_harness.launch.rehearse import rehearse
 from redteam_harness.launch.services import issuing
 from redteam_harness.launch.stage import Stage
-from redteam_harness.report.data import report_data
-from redteam_harness.report.junit import junit
-from redteam_harness.report.summary import Finished, Summary, summarise
+from redteam_harness.launch.walls import tried_walls
+from redteam_harness.registers.attestation import agent_kind
+from redteam_harness.registers.degraded import require_isolation
+from redteam_harness.registers.mocks import load_fidelity
+from redteam_harness.report.rendering import write_reports
+from redteam_harness.report.stored import Ended, read_report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -50,10 +53,14 @@ if TYPE_CHECKING:
     from redteam_harness.launch.players import Players
     from redteam_harness.launch.prepare import Built
     from redteam_harness.launch.progress import Progress
+    from redteam_harness.launch.recorded import Replay
     from redteam_harness.launch.resume import Resumed
     from redteam_harness.launch.services import ServiceOptions
     from redteam_harness.launch.stage import Keep
     from redteam_harness.launch.suite import Suite
+    from redteam_harness.registers.degraded import IsolationLevel
+    from redteam_harness.report.summary import Finished, Summary
+    from redteam_harness.report.thresholds import GatesSpec
 
 __all__ = ["LaunchOptions", "Launched", "launch"]
 
@@ -64,23 +71,31 @@ class LaunchOptions:
 
     Attributes:
         parallel: how many conversations at once, at most.
-        count: how many in all; None takes the suite's.
+        count: how many different ones; None takes the suite's.
+        repeat: how often each of them; None takes the suite's.
         server: opens the server.
         out: the directory that takes the run's directory.
         keep: which forks stay.
         environment: the launcher's environment; the agent process gets it without what looks like a secret.
         service: for an agent that is a deployed service.
+        gates: what the run must reach.
+        isolation: what every conversation's isolation must have; None: nothing is demanded.
         resume: the run that is gone on with, or None for a new one.
+        replay: what is replayed, or None: nothing is recorded.
     """
 
     parallel: int
     count: int | None
+    repeat: int | None
     server: Callable[[], AbstractAsyncContextManager[Server]]
     out: Path
     keep: Keep
     environment: Mapping[str, str]
     service: ServiceOptions
+    gates: GatesSpec
+    isolation: IsolationLevel | None = None
     resume: Resumed | None = None
+    replay: Replay | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +132,7 @@ async def launch(
         with interrupt.scope() as prepared:
             async with options.server() as server:
                 progress.say(f"server  {server.facts.kind} PostgreSQL {server.facts.version}")
+                require_isolation(options.isolation, server.facts, agent_kind(suite.spec.agent))
                 log = run.path / "agent.log"
                 async with (
                     issuing(suite, run.id, server.facts.host, options.service) as issued,
@@ -146,11 +162,14 @@ async def _prepare(
 ) -> tuple[Built, tuple[Planned, ...]]:
     """Templates, cast and plan; whatever is wrong in the suite is found here, before a fork exists."""
     today = datetime.now().astimezone().date()
+    if options.replay is not None:
+        today = options.replay.today(suite.spec.seed.anchor) or today
     built = await build_templates(server, registry, suite, progress, today=today)
     cast = await draw(server, suite, built.templates)
     await check_rules(server, suite, built.templates, cast.columns)
-    count = options.count or (options.resume.planned if options.resume else None)
-    return built, plan_suite(suite, cast, count=count)
+    count = options.count or (options.resume.count if options.resume else None)
+    repeat = options.repeat or (options.resume.repeat if options.resume else None)
+    return built, plan_suite(suite, cast, count=count, repeat=repeat)
 
 
 @asynccontextmanager
@@ -165,6 +184,7 @@ async def _staged(
     run: RunDirectory,
 ) -> AsyncIterator[tuple[Stage, tuple[Planned, ...]]]:
     """Everything that conversations share, for as long as they are held."""
+    fidelity = load_fidelity(suite.folder, suite.rules)
     async with open_registry(server) as registry:
         swept = await sweep(server, registry=registry)
         if swept.dropped:
@@ -182,6 +202,7 @@ async def _staged(
                 mint=mint,
                 actor=players.actor_of(suite),
                 calls=players.calls,
+                judge=players.judge,
                 waits_s=players.waits_s,
                 run=run,
                 progress=progress,
@@ -189,10 +210,16 @@ async def _staged(
                 pools=pools,
                 keep=options.keep,
                 attempt=options.resume.attempt if options.resume else 1,
+                replay=options.replay,
                 planted=await find_plants(server, suite, built.templates, planned),
+                isolation=options.isolation,
+                walls=await tried_walls(server, built, pools),
+                fidelity=fidelity,
             )
             await rehearse(stage)
-            facts = run_facts(stage, planned, players)
+            facts = run_facts(stage, planned, players, options.gates)
+            if options.replay is not None:
+                facts = options.replay.facts(facts)
             if options.resume is None:
                 write_json(run.facts, facts)
             else:
@@ -218,29 +245,18 @@ async def _hold_all(
                 queue = iter(left)
                 for _ in range(min(options.parallel, len(left))):
                     workers.start_soon(_work, queue, stage, journal, finished)
-        held = {one.id for one in finished}
-        not_held = [one.id for one in planned if one.id not in held]
-        summary = summarise(
-            finished,
-            notice=players.notice,
-            suite=stage.suite.name,
-            run=stage.run.id,
-            planned=len(planned),
+        ended = Ended(
             forks=stage.progress.forks_made,
-            interrupted=interrupt.requested,
             seconds=time.monotonic() - started,
-            not_held=not_held,
-            stopped=stage.calls.stopped if not_held else None,
+            interrupted=interrupt.requested,
+            stopped=stage.calls.stopped if len(finished) < len(planned) else None,
             usage=stage.calls.ledger.all,
-            launches=options.resume.attempt if options.resume else 1,
         )
-        write_json(stage.run.path / "report.json", report_data(summary))
-        write_text(stage.run.path / "junit.xml", junit(summary))
-        journal.append(
-            "run_ended", exit_code=summary.exit_code, finished=len(finished), stopped=summary.stopped
-        )
-    entries = read_journal(stage.run.journal)
-    assert sum(entry["kind"] == "conversation_finished" for entry in entries) == len(finished)
+        # Read back from the evidence, so that what is reported is what was kept.
+        summary = read_report(stage.run, ended)
+        assert {one.id for one in summary.finished} == {one.id for one in finished}
+        journal.append("run_ended", exit_code=summary.exit_code, finished=len(finished), **ended.to_json())
+        write_reports(stage.run, summary)
     return Launched(
         summary=summary,
         run=stage.run,
@@ -267,7 +283,8 @@ def _journal(
         "run_resumed",
         launch=resumed.attempt,
         finished=len(finished),
-        cut_off=cut_off,
+        cut_off=[name for name in cut_off if name not in resumed.retried],
+        retried=list(resumed.retried),
         weeks_moved=sorted({template.weeks for template in stage.templates.values()}),
     )
     yield resumed.journal, finished
@@ -306,6 +323,7 @@ async def _work(queue: Iterator[Planned], stage: Stage, journal: Journal, finish
             kept=one.kept,
             changes=one.changes["hash"] if one.changes else None,
             usage=[spent.to_json() for spent in stage.calls.ledger.of(one.id)],
+            attestation=one.attestation,
         )
         finished.append(one)
         stage.progress.finished(one)

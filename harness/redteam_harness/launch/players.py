@@ -12,6 +12,7 @@ from redteam_harness.launch.agent_specs import PythonAgent
 from redteam_harness.models.budget import Budget, Limits
 from redteam_harness.models.calls import ModelCalls
 from redteam_harness.models.claude import Claude
+from redteam_harness.models.judge import JudgeEndpoint
 from redteam_harness.models.openai import PREFIX, OpenAICompatible
 from redteam_harness.models.prices import load_prices
 from redteam_harness.models.replay import CallCache
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from redteam_harness.models.chat import ChatModel, Endpoint
     from redteam_personas import Actor, Script
 
-__all__ = ["OFFLINE_NOTICE", "Access", "ModelOptions", "Players", "choose_players"]
+__all__ = ["OFFLINE_NOTICE", "Access", "ModelOptions", "Players", "choose_judge", "choose_players"]
 
 OFFLINE_NOTICE = "offline: scripted models check the harness; nothing here is about a model"
 
@@ -93,6 +94,7 @@ class Players:
         actor: the model that plays personas, or None for the scripted stand-in.
         agent: the model that is the agent, or None for the suite's own callable.
         system: the model agent's system prompt.
+        judge: the model that rules with a `judge` ask, or None: nobody is asked.
     """
 
     notice: str
@@ -100,6 +102,7 @@ class Players:
     actor: ChatModel | None = None
     agent: ChatModel | None = None
     system: str = ""
+    judge: JudgeEndpoint | None = None
 
     @property
     def waits_s(self) -> float:
@@ -122,46 +125,82 @@ async def choose_players(suite: Suite, access: Access, options: ModelOptions) ->
     """Models where the suite names them and their API can be used, scripted stand-ins elsewhere.
 
     Raises:
-        UsageError: a budget in dollars cannot be kept, because a model's price is not known; or there is no
-            address for a model of an OpenAI-compatible server.
+        UsageError: a budget in dollars cannot be kept, because a model's price is not known; there is no
+            address for a model of an OpenAI-compatible server; or models play, and nobody would be asked
+            what rules ask a judge.
     """
     models = suite.spec.models
     claude = suite.spec.agent.claude if isinstance(suite.spec.agent, PythonAgent) else None
-    wanted = [name for name in (models.actor, models.agent if claude else None) if name]
+    judged = models.judge if suite.questions else None
+    wanted = [name for name in (models.actor, models.agent if claude else None, judged) if name]
     reachable = [name for name in wanted if access.key or name.startswith(PREFIX)]
-    prices = load_prices(models.prices)
-    budget = Budget(
-        run=_merged(suite.spec.budget.run.limits, options.limits),
-        conversation=suite.spec.budget.conversation.limits,
-    )
-    calls = ModelCalls(
-        prices=prices,
-        parallel=options.parallel,
-        deadline_s=models.deadline_s,
-        budget=budget,
-        cache=CallCache(options.cache) if options.cache else None,
-    )
+    calls = _calls(suite, options)
     if options.offline or not wanted or len(reachable) < len(wanted):
         yield Players(notice=OFFLINE_NOTICE, calls=calls)
         return
-    unpriced = [name for name in wanted if name not in prices.known]
-    if unpriced and budget.needs_prices:
+    if suite.questions and judged is None:
+        # `offline` answers would stand in a report about models as if somebody had been asked.
+        place = suite.rules_document.where((next(iter(suite.questions)), "judge"))
         raise UsageError(
-            f"no price is known for model {', '.join(unpriced)}, so a budget in dollars cannot be kept; "
-            "give its price under `models: {prices: ...}` in suite.yaml, or a budget in tokens"
+            f"{place}: this rule asks a judge, and {suite.document.path} names none; "
+            "name a model under `models: {judge: ...}`, or launch --offline"
         )
+    _check_prices(wanted, calls)
     async with AsyncExitStack() as stack:
         endpoint = _endpoints(stack, access, models.stall_s)
         actor = calls.model(endpoint(models.actor), "actor") if models.actor else None
         agent = calls.model(endpoint(models.agent), "agent") if models.agent and claude else None
+        judge = JudgeEndpoint(calls, endpoint(judged)) if judged else None
         actor_name = actor.name if actor else "scripted"
         agent_name = agent.name if agent else suite.spec.agent.name
         yield Players(
-            notice=f"live: actor {actor_name}, agent {agent_name}",
+            notice=f"live: actor {actor_name}, agent {agent_name}{f', judge {judge.name}' if judge else ''}",
             calls=calls,
             actor=actor,
             agent=agent,
             system=(suite.folder / claude.system).read_text(encoding="utf-8") if agent and claude else "",
+            judge=judge,
+        )
+
+
+@asynccontextmanager
+async def choose_judge(
+    suite: Suite, access: Access, options: ModelOptions
+) -> AsyncIterator[tuple[ModelCalls, JudgeEndpoint | None]]:
+    """The judge alone, for a run that was held before; None where the suite names none, or it has no key.
+
+    Raises:
+        UsageError: as `choose_players`.
+    """
+    calls, name = _calls(suite, options), suite.spec.models.judge
+    if options.offline or name is None or not (access.key or name.startswith(PREFIX)):
+        yield calls, None
+        return
+    _check_prices([name], calls)
+    async with AsyncExitStack() as stack:
+        yield calls, JudgeEndpoint(calls, _endpoints(stack, access, suite.spec.models.stall_s)(name))
+
+
+def _calls(suite: Suite, options: ModelOptions) -> ModelCalls:
+    models = suite.spec.models
+    return ModelCalls(
+        prices=load_prices(models.prices),
+        parallel=options.parallel,
+        deadline_s=models.deadline_s,
+        budget=Budget(
+            run=_merged(suite.spec.budget.run.limits, options.limits),
+            conversation=suite.spec.budget.conversation.limits,
+        ),
+        cache=CallCache(options.cache) if options.cache else None,
+    )
+
+
+def _check_prices(models: Sequence[str], calls: ModelCalls) -> None:
+    unpriced = [name for name in models if name not in calls.prices.known]
+    if unpriced and calls.budget.needs_prices:
+        raise UsageError(
+            f"no price is known for model {', '.join(unpriced)}, so a budget in dollars cannot be kept; "
+            "give its price under `models: {prices: ...}` in suite.yaml, or a budget in tokens"
         )
 
 

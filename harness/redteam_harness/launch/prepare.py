@@ -20,7 +20,7 @@ from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
     from redteam_forker import Pool, Registry, Server, Template
     from redteam_harness.launch.progress import Progress
@@ -155,16 +155,32 @@ def _template_line(template: Template, more: Sequence[str]) -> str:
 
 
 class Mistake(NamedTuple):
-    """Something in a suite that cannot work: `file:line`, and what is wrong."""
+    """Something in a suite that cannot work: `file:line`, what is wrong, and the rule, where it is in one."""
 
     place: str
     message: str
+    rule: str = ""
 
 
 async def name_mistakes(
-    server: Server, suite: Suite, templates: Mapping[str, Template], columns: Sequence[str]
+    server: Server,
+    suite: Suite,
+    templates: Mapping[str, Template],
+    columns: Sequence[str],
+    *,
+    tools: Collection[str] | None = None,
+    externals: Collection[str] | None = None,
 ) -> list[Mistake]:
-    """Find names in rules and policies that are neither in the template nor in the cast (`columns`)."""
+    """Find names in rules and policies that refer to nothing.
+
+    Args:
+        server: where the templates are.
+        suite: whose.
+        templates: the template of each case, by its id.
+        columns: the cast's.
+        tools: the agent's; None where they are not known, and then they are not looked at.
+        externals: its external tools; likewise.
+    """
     used = {name for case in suite.spec.cases for name in case.rubric}
     rules = {name: rule for name, rule in suite.rules.items() if name in used}
     mistakes: list[Mistake] = []
@@ -176,8 +192,8 @@ async def name_mistakes(
             await connection.close()
         catalog = {f"{row['nspname']}.{row['relname']}": tuple(row["columns"]) for row in rows}
         mistakes += [
-            Mistake(suite.rules_document.where(problem.loc), problem.message)
-            for problem in check_names(rules, catalog, persona=columns)
+            Mistake(suite.rules_document.where(problem.loc), problem.message, str(problem.loc[0]))
+            for problem in check_names(rules, catalog, persona=columns, tools=tools, externals=externals)
         ]
         typed = {
             f"{row['nspname']}.{row['relname']}": {

@@ -29,6 +29,7 @@ __all__ = ["Progress"]
 
 _FEW = 20
 _REFRESH_PER_S = 8
+_LONG_WAIT_S = 10.0  # without a live picture, a wait of so long is worth a line
 
 
 @dataclass(slots=True)
@@ -114,10 +115,20 @@ class Progress:
             active.turn, active.doing = turn, doing
 
     def waiting(self, conversation: str, what: str, seconds: float) -> None:
-        """What a conversation waits for, and for how long at least; with "" it waits no more."""
+        """What a conversation waits for, and for how long at least, in seconds; with "" it waits no more."""
         active = self._active.get(conversation)
-        if active is not None:
-            active.wait, active.wait_until = what, time.monotonic() + seconds
+        if active is None:
+            return
+        is_new = what != active.wait
+        active.wait, active.wait_until = what, time.monotonic() + seconds
+        if is_new and seconds >= _LONG_WAIT_S and not self.live and not self.quiet:
+            self.console.print(
+                f"waiting {conversation} turn {active.turn}, {active.told}",
+                style="dim",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
 
     def finished(self, one: Finished) -> None:
         """A conversation has its outcome."""

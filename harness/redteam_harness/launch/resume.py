@@ -1,8 +1,8 @@
 """Going on with a run that ended before its plan did: killed, interrupted, or out of budget.
 
 What is in the journal is finished and stays as it is, byte for byte. A conversation that was cut off is set
-aside and held anew; what it used is counted. The plan must come out as it was, or what is held now would not
-belong to the run.
+aside and held anew, and where it is asked for one that a fault of ours ended, too; what it used is counted.
+The plan must come out as it was, or what is held now would not belong to the run.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redteam_harness.evidence.journal import Journal, read_journal
-from redteam_harness.evidence.run import read_conversation, read_events
+from redteam_harness.evidence.reading import finished_entries, read_conversations, read_facts
+from redteam_harness.evidence.run import read_events
 from redteam_harness.models.usage import spent_from_json, spent_in
-from redteam_harness.report.attacks import attacks_of
-from redteam_harness.report.late import late_lines
-from redteam_harness.report.summary import Finished
+from redteam_harness.report.stored import restored
+from redteam_harness.report.summary import FAULTS
 from redteam_sdk.errors import EnvironmentFault, UsageError
 
 if TYPE_CHECKING:
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from redteam_harness.evidence.run import RunDirectory
     from redteam_harness.launch.plan import Planned
     from redteam_harness.models.usage import Ledger
+    from redteam_harness.report.summary import Finished
 
-__all__ = ["Resumed", "read_facts", "resuming"]
+__all__ = ["Resumed", "resuming"]
 
 _SHORT = 40
+_FEW = 5
 _ELSEWHERE = "abandoned"
 
 
@@ -41,7 +43,9 @@ class Resumed:
         run: its directory.
         journal: its journal, locked.
         facts: its `run.json`.
-        entries: its `conversation_finished` entries, by conversation.
+        entries: its `conversation_finished` entries, by conversation; of several of one, the last. Those that
+            are to be held again are not among them.
+        retried: ids of conversations that a fault of ours ended, and that are held again.
         attempt: which launch of the run this is, from 2.
     """
 
@@ -49,12 +53,23 @@ class Resumed:
     journal: Journal
     facts: Mapping[str, Any]
     entries: Mapping[str, Mapping[str, Any]]
+    retried: tuple[str, ...]
     attempt: int
 
     @property
     def planned(self) -> int:
         """How many conversations its plan has."""
         return len(self.facts["plan"])
+
+    @property
+    def count(self) -> int:
+        """How many different conversations its plan has."""
+        return sum(one.get("repetition", 1) == 1 for one in self.facts["plan"])
+
+    @property
+    def repeat(self) -> int:
+        """How often its plan holds each of them."""
+        return max(int(one.get("repetition", 1)) for one in self.facts["plan"])
 
     def check(self, facts: Mapping[str, Any]) -> None:
         """Check that what is to be launched is what was launched.
@@ -70,6 +85,7 @@ class Resumed:
             *_differences(self.facts["comparability"], now["comparability"]),
             *_differences(self.facts["agent"], now["agent"], "agent."),
             *_differences({"notice": self.facts["notice"]}, {"notice": now["notice"]}),
+            *_differences(self.facts.get("gates", now["gates"]), now["gates"], "gates."),
         ]
         if different:
             raise UsageError(
@@ -79,7 +95,12 @@ class Resumed:
 
     def restore(self, planned: Sequence[Planned]) -> list[Finished]:
         """The conversations that are finished, from their evidence."""
-        return [_restored(self.run, one, self.entries[one.id]) for one in planned if one.id in self.entries]
+        plan = {one["id"]: one for one in self.facts["plan"]}
+        held = [one.id for one in planned if one.id in self.entries]
+        return [
+            restored(plan[name], self.entries[name], stored)
+            for name, stored in read_conversations(self.run, held)
+        ]
 
     def set_aside(self, planned: Sequence[Planned]) -> list[str]:
         """Set aside what was cut off; returns the ids."""
@@ -107,8 +128,12 @@ class Resumed:
 
 
 @contextmanager
-def resuming(run: RunDirectory) -> Iterator[Resumed]:
+def resuming(run: RunDirectory, *, retry_faults: bool) -> Iterator[Resumed]:
     """Take a run up again; nobody else may write it while this is open.
+
+    Args:
+        run: its directory.
+        retry_faults: whether conversations that a fault of ours ended are held again.
 
     Raises:
         UsageError: there is nothing left to hold, it never began, or another launcher writes it.
@@ -119,27 +144,29 @@ def resuming(run: RunDirectory) -> Iterator[Resumed]:
         raise UsageError(f"run {run.id} never began its first conversation; launch anew")
     with Journal(run.journal, resume=True) as journal:
         entries = read_journal(run.journal)
-        finished = {
-            entry["conversation"]: entry for entry in entries if entry["kind"] == "conversation_finished"
-        }
-        if len(finished) == len(facts["plan"]):
-            raise UsageError(f"run {run.id} has nothing left to hold: all {len(finished)} are finished")
+        finished = finished_entries(entries)
+        faults = sorted(name for name, entry in finished.items() if entry["outcome"] in FAULTS)
+        retried = faults if retry_faults else []
+        if len(finished) == len(facts["plan"]) and not retried:
+            again = f"; --retry-faults holds {_these(faults)} again, which faults of ours ended"
+            raise UsageError(
+                f"run {run.id} has nothing left to hold: all {len(finished)} are finished"
+                + (again if faults else "")
+            )
+        finished = {name: entry for name, entry in finished.items() if name not in retried}
         launches = sum(entry["kind"] in ("run_started", "run_resumed") for entry in entries)
-        yield Resumed(run=run, journal=journal, facts=facts, entries=finished, attempt=launches + 1)
+        yield Resumed(
+            run=run,
+            journal=journal,
+            facts=facts,
+            entries=finished,
+            retried=tuple(retried),
+            attempt=launches + 1,
+        )
 
 
-def read_facts(run: RunDirectory) -> dict[str, Any]:
-    """`run.json` of a run.
-
-    Raises:
-        EnvironmentFault: it cannot be read.
-    """
-    try:
-        facts = json.loads(run.facts.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EnvironmentFault(f"{run.facts} cannot be read: {error}") from error
-    assert isinstance(facts, dict)
-    return facts
+def _these(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _FEW else f"{len(names)} of them"
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -158,26 +185,3 @@ def _is_short(value: Any) -> bool:
 
 def _shown(value: Any) -> str:
     return "nothing" if value is None else str(value)
-
-
-def _restored(run: RunDirectory, planned: Planned, entry: Mapping[str, Any]) -> Finished:
-    stored = read_conversation(run, planned.id)
-    return Finished(
-        id=planned.id,
-        case=planned.case,
-        persona=planned.persona.key,
-        disposition=planned.disposition,
-        outcome=entry["outcome"],
-        turns=entry["turns"],
-        ending=entry["ending"],
-        cause=entry["cause"],
-        message=entry["message"],
-        verdicts=stored.verdicts if entry["changes"] else (),
-        changes=stored.changes if entry["changes"] else None,
-        seconds=entry["seconds"],
-        kept=entry["kept"],
-        late=late_lines(stored.events),
-        attacks=attacks_of(
-            stored.about.get("plants", {}), stored.events, stored.verdicts if entry["changes"] else ()
-        ),
-    )

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from redteam_harness.launch.plan import Planned
     from redteam_harness.launch.plants import Planted
     from redteam_harness.launch.progress import Progress
+    from redteam_harness.launch.recorded import Replay
     from redteam_harness.launch.suite import Suite
     from redteam_harness.models.calls import ModelCalls
+    from redteam_harness.models.judge import JudgeEndpoint
+    from redteam_harness.registers.degraded import IsolationLevel
+    from redteam_harness.registers.mocks import Fidelity
     from redteam_personas import Actor, Script
 
 __all__ = ["Keep", "Stage"]
@@ -37,6 +41,7 @@ class Stage:
         mint: signs contexts.
         actor: makes the actor of a conversation from its plan and script.
         calls: makes every call of a model.
+        judge: the model that rules with a `judge` ask, or None where nobody is asked.
         waits_s: how long a turn may wait for models, beside what the agent may take for it.
         run: the evidence directory.
         progress: what a person sees.
@@ -44,7 +49,12 @@ class Stage:
         pools: the warm pool of each case, by its id.
         keep: which forks stay after their conversation.
         attempt: which launch of the run this is, from 1.
+        replay: what is replayed, or None: nothing is.
         planted: which plants are there for whom, by conversation; those of cases without plants are absent.
+        isolation: what a conversation's isolation must have before its first turn; None: nothing is demanded.
+        walls: what became of attempts to enter other databases by a fork's role, by database; None: nobody
+            tried.
+        fidelity: the suite's register of what its mocks do not do; None: it has none.
         undropped: names of forks that could not be dropped; conversations add to it.
         reached: other databases that a fork's role may connect to, as measured; conversations add to it.
     """
@@ -57,6 +67,7 @@ class Stage:
     mint: Mint
     actor: Callable[[Planned, Script], Actor]
     calls: ModelCalls
+    judge: JudgeEndpoint | None = None
     waits_s: float
     run: RunDirectory
     progress: Progress
@@ -64,6 +75,10 @@ class Stage:
     pools: Mapping[str, Pool]
     keep: Keep
     attempt: int
+    replay: Replay | None = None
     planted: Mapping[str, Planted] = field(default_factory=dict)
+    isolation: IsolationLevel | None = None
+    walls: Mapping[str, str] | None = None
+    fidelity: Fidelity | None = None
     undropped: list[str] = field(default_factory=list)
     reached: set[str] = field(default_factory=set)

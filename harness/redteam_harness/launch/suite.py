@@ -15,6 +15,7 @@ from redteam_harness.launch.externals import Externals
 from redteam_harness.launch.plants import PlantSpec
 from redteam_harness.models.budget import Limits
 from redteam_harness.models.prices import Price
+from redteam_harness.report.thresholds import GatesSpec
 from redteam_personas import (
     CaseParts,
     CastSpec,
@@ -25,7 +26,7 @@ from redteam_personas import (
     build_script,
     load_dispositions,
 )
-from redteam_rubrics import Policies, Rule, parse_rules
+from redteam_rubrics import COLLATERAL, Policies, Rule, parse_rules
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
 
     from redteam_harness.launch.plan import Planned
     from redteam_personas import Script
-    from redteam_rubrics import Gate
+    from redteam_rubrics import Gate, Judge
 
 __all__ = [
     "BudgetSpec",
     "CaseSpec",
+    "ComparisonSpec",
     "LimitsSpec",
     "ModelsSpec",
     "SeedSpec",
@@ -76,6 +78,7 @@ class ModelsSpec(_Spec):
 
     actor: Annotated[str | None, Field(description="Plays the personas.")] = None
     agent: Annotated[str | None, Field(description="Is the agent, with `agent.claude`.")] = None
+    judge: Annotated[str | None, Field(description="Answers the questions of rules with a `judge`.")] = None
     stall_s: Annotated[
         float,
         Field(gt=0, le=3600, description="How long an API may be silent; then the call is tried again."),
@@ -108,6 +111,17 @@ class BudgetSpec(_Spec):
     conversation: Annotated[LimitsSpec, Field(description="Of each conversation.")] = LimitsSpec()
 
 
+class ComparisonSpec(_Spec):
+    """What counts as a difference between two runs, said before either."""
+
+    min_effect: Annotated[
+        float, Field(gt=0, lt=1, description="The smallest change of the pass rate that matters; of 1.")
+    ] = 0.05
+    alpha: Annotated[
+        float, Field(gt=0, lt=0.5, description="How often two runs of one agent may be called different.")
+    ] = 0.05
+
+
 class CaseSpec(_Spec):
     """One situation: who comes with which demand, and what must hold afterwards."""
 
@@ -133,6 +147,10 @@ class CaseSpec(_Spec):
         OfflineSpec, Field(description="What the scripted stand-in says; a model ignores it.")
     ] = OfflineSpec()
     rubric: Annotated[list[str], Field(min_length=1, description="Names of rules.")]
+    nothing_to_do: Annotated[
+        bool,
+        Field(strict=True, description="Whether it is right here to change nothing, and to say so."),
+    ] = False
     externals: Annotated[
         Externals, Field(description="How external tools fail in this case: faults by tool.")
     ] = {}
@@ -158,12 +176,18 @@ class SuiteSpec(_Spec):
     agent: Annotated[AnyAgent, Field(description="The agent under test.")]
     models: ModelsSpec = ModelsSpec()
     budget: Annotated[BudgetSpec, Field(description="The most that a launch may use.")] = BudgetSpec()
-    count: Annotated[int, Field(ge=1, le=100_000, description="How many conversations a launch holds.")] = 20
+    count: Annotated[int, Field(ge=1, le=100_000, description="How many conversations a launch plans.")] = 20
+    repeat: Annotated[
+        int, Field(ge=1, le=100, description="How often each of them, to see whether it goes the same way.")
+    ] = 1
     turns: Annotated[int, Field(ge=1, le=200, description="The most turns of a conversation.")] = 12
     draw: Annotated[int, Field(description="Another number, another draw of personas.")] = 1
     personas: CastSpec
     cases: Annotated[list[CaseSpec], Field(min_length=1, description="The situations.")]
     rules: Annotated[str, Field(description="The file of the rules.")]
+    comparison: Annotated[
+        ComparisonSpec, Field(description="What counts as a difference for `redteam compare`.")
+    ] = ComparisonSpec()
     compare: Annotated[
         Policies, Field(description="Which differences of columns count; all do that are not named.")
     ] = Policies()
@@ -175,6 +199,9 @@ class SuiteSpec(_Spec):
             "table that shows no difference, too."
         ),
     ] = True
+    gates: Annotated[
+        GatesSpec, Field(description="What a run must reach to be green; written before the run.")
+    ] = GatesSpec()
 
     @field_validator("cases")
     @classmethod
@@ -241,6 +268,14 @@ class Suite:
         """The rules of a case, by name."""
         return {name: self.rules[name] for name in self.case(case_id).rubric}
 
+    @property
+    def questions(self) -> Mapping[str, Judge]:
+        """The questions to a judge of the rules that some case names, by rule."""
+        used = {name for case in self.spec.cases for name in case.rubric}
+        return {
+            name: rule.judge for name, rule in self.rules.items() if name in used and rule.judge is not None
+        }
+
     def weights_of(self, case_id: str) -> Mapping[str, int]:
         """Who comes how often in a case: disposition to weight."""
         return self.case(case_id).dispositions or self.spec.personas.weights
@@ -288,6 +323,7 @@ def load_suite(where: Path) -> Suite:
     except ValidationError as error:
         raise UsageError(rules_document.explain(error)) from None
     _check_rubrics(spec, rules, document)
+    _check_gates(spec, document)
     for place, name in _files(spec):
         _inside(folder, name, document, place)
     used = {*spec.personas.weights, *(name for case in spec.cases for name in case.dispositions or ())}
@@ -326,6 +362,18 @@ def _check_rubrics(spec: SuiteSpec, rules: Mapping[str, Rule], document: Documen
                     f"{place}: case {case.id!r} names rule {name!r}, which {spec.rules} does not have; "
                     f"it has: {', '.join(rules)}"
                 )
+
+
+def _check_gates(spec: SuiteSpec, document: Document) -> None:
+    """A limit for a rule that judges nothing would be there and never be looked at."""
+    judging = {COLLATERAL, *(name for case in spec.cases for name in case.rubric)}
+    for name in spec.gates.rules:
+        if name not in judging:
+            place = document.where(("gates", "rules", name))
+            raise UsageError(
+                f"{place}: gates.rules names {name!r}, which is in no case's rubric; "
+                f"there are: {', '.join(sorted(judging))}"
+            )
 
 
 def _files(spec: SuiteSpec) -> list[tuple[tuple[int | str, ...], str]]:

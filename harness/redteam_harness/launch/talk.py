@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from redteam_harness.agents.agent import AgentSession
     from redteam_harness.evidence.trace import Trace
     from redteam_harness.launch.conversation import Ending, Event
+    from redteam_harness.launch.recorded import Track
     from redteam_personas import Actor, Refusal, Script
     from redteam_personas.actor import Role
 
@@ -40,6 +41,7 @@ async def talk(
     trace: Trace,
     *,
     doing: Callable[[int, str], None],
+    track: Track | None = None,
 ) -> Ending:
     """Hold a whole conversation, recording every event.
 
@@ -49,6 +51,7 @@ async def talk(
         session: the agent under test.
         trace: takes the events.
         doing: told the turn and what is waited for.
+        track: the recording that the conversation follows; None: it is held freely.
 
     Raises:
         AgentFault, AgentLost: the agent's side failed; a fault of the actor's side is an `Ending`.
@@ -64,7 +67,8 @@ async def talk(
                 reveals, fresh = hear(reveals, script.facts, heard, turn)
                 for fact in fresh:
                     trace.record("reveal", turn, fact=fact)
-                event = await _line(script, actor, reveals, history, turn, trace)
+                left = track.left(trace.events) if track is not None and turn == 1 else None
+                event = left or await _line(script, actor, reveals, history, turn, trace, track)
             case AskAgent(turn=turn, text=text):
                 history.append(("user", text))
                 trace.record("user", turn, text=text)
@@ -72,7 +76,7 @@ async def talk(
                 answer = await session.turn(turn, text)
                 history.append(("agent", answer))
                 trace.record("agent", turn, text=answer)
-                event = Replied(text=answer)
+                event = (track.left(trace.events) if track is not None else None) or Replied(text=answer)
             case Finish(ending=ending):
                 if ending.fault is None:
                     trace.record("end", state.turn, ending=ending.kind, reason=ending.reason)
@@ -87,6 +91,7 @@ async def _line(
     history: list[tuple[Role, str]],
     turn: int,
     trace: Trace,
+    track: Track | None,
 ) -> Event:
     try:
         taken = await take_line(
@@ -97,6 +102,10 @@ async def _line(
         )
     except ActorFault as fault:
         _refused(fault.refusals, turn, trace)
+        if track is not None:
+            # It was taken when it was recorded: what the agent says now is why it is not any more.
+            why = f"the next recorded line would be out of place: {fault.refusals[-1].reason}"
+            return Faulted(whose="replay", cause="line", message=why)
         return Faulted(whose="sim", cause="actor", message=str(fault))
     except ModelFault as fault:
         if fault.kind in _NO_LINE:

@@ -7,11 +7,27 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["DEFAULT_OUT", "BuildServer", "Collector", "CollectorUrl", "Out", "RunName", "SuitePath"]
+__all__ = [
+    "DEFAULT_OUT",
+    "AllowDatabase",
+    "BuildServer",
+    "Collector",
+    "CollectorUrl",
+    "Out",
+    "RunName",
+    "SuitePath",
+]
 
 DEFAULT_OUT = Path(".redteam/runs")
 
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
+AllowDatabase = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="A database of --server that forks could enter, and may; any other is refused. May be repeated.",
+    ),
+]
 Collector = Annotated[
     str | None,
     typer.Option(

@@ -14,7 +14,7 @@ from support.recorded_runs import Recorded, judged, record, write_rules
 from support.terminal import at_a_terminal
 
 from redteam_harness.people.labels import read_labels
-from redteam_harness.people.registers import read_calibrations
+from redteam_harness.registers.people import read_calibrations
 
 if TYPE_CHECKING:
     from pathlib import Path

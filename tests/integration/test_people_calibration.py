@@ -17,7 +17,7 @@ from redteam_harness.people.calibrating import CalibrateCommand, Calibrated, cal
 from redteam_harness.people.figures import print_calibrated
 from redteam_harness.people.labels import LABELS, StoredLabel, append_label, evidence_hash
 from redteam_harness.people.questions import Question, answers_the_same
-from redteam_harness.people.registers import append_calibration, read_calibrations
+from redteam_harness.registers.people import append_calibration, read_calibrations
 from redteam_rubrics import Asked
 from redteam_rubrics.calibration import Calibration, calibration_of
 from redteam_rubrics.judge.votes import ALONE

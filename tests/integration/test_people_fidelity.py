@@ -12,17 +12,17 @@ from rich.console import Console
 from support.recorded_runs import Recorded, record, write_rules
 
 from redteam_harness.evidence.run import read_conversation
-from redteam_harness.people.fidelity import FidelityCheck, Guess, Told, mix_of
 from redteam_harness.people.judged import run_facts_of
-from redteam_harness.people.registers import (
+from redteam_harness.people.sampling import blind_mix, sample, told_in
+from redteam_harness.people.spot_check import SpotCheckCommand, run_spot_check
+from redteam_harness.registers.fidelity import FidelityCheck, Guess, Told, mix_of
+from redteam_harness.registers.people import (
     append_fidelity,
     fidelity_checks,
     fidelity_lines,
     fidelity_of_run,
     read_fidelity,
 )
-from redteam_harness.people.sampling import blind_mix, sample, told_in
-from redteam_harness.people.spot_check import SpotCheckCommand, run_spot_check
 from redteam_personas import load_dispositions
 from redteam_rubrics.calibration import Share
 from redteam_sdk.errors import EnvironmentFault, UsageError

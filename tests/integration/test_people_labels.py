@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from support.recorded_runs import Recorded, judged, record, write_rules
 
-from redteam_harness.people.appending import append_line, read_lines
+from redteam_harness.evidence.appending import append_line, read_lines
 from redteam_harness.people.labelling import LabelCommand, run_label
 from redteam_harness.people.labels import last_said, read_labels
 from redteam_rubrics.judge import Judge, prompt_digest

@@ -226,6 +226,8 @@ def test_it_reads_no_files_but_its_code(run: Callable[..., ScenarioResult], tmp_
     assert "PermissionError" in tried(run, f"return str(os.listdir({str(Path.home() / '.cache')!r}))")
     # A link among its files leads nowhere else.
     (tmp_path / "link").symlink_to(elsewhere)
+    (tmp_path / "key.txt").symlink_to(elsewhere / "key.pem")
+    assert "PermissionError" in tried(run, f"return open({str(tmp_path / 'key.txt')!r}).read()")
     assert "PermissionError" in tried(run, f"return open({str(tmp_path / 'link' / 'key.pem')!r}).read()")
     code = f"def answer(message, session):\n    return open({str(tmp_path / 'menu.txt')!r}).read()\n"
     assert run(code).steps[0]["output"] == "soup\n"

@@ -5,7 +5,7 @@ journal.jsonl                 append-only and hash-chained; says which conversat
 verdicts.jsonl                append-only; one line per verdict
 conversations/<id>/           conversation.json trace.jsonl changes.json outbox.jsonl judge.jsonl
 abandoned/<id>-<attempt>/     the same of a conversation that a crash cut off, and that was held again
-report.json junit.xml         made at the end, from the above
+report.html report.md report.json junit.xml      made at the end, from the above
 """
 
 from __future__ import annotations

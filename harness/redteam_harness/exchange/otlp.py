@@ -78,6 +78,8 @@ def export_request(
     """
     conversation = str(stored.about["id"])
     root = _conversation(facts, stored, outcome)
+    # So that a reader notices where one was lost on the way.
+    root.attributes["redteam.spans"] = sum(1 for _ in root.walk())
     trace = _digest(run, conversation)[:16]
     spans = [
         _span(draft, trace, _digest(run, conversation, str(number))[:8])
@@ -118,8 +120,10 @@ def _hexadecimal(base64_text: str) -> str:
 
 
 def _conversation(facts: Mapping[str, Any], stored: StoredConversation, outcome: str) -> _Draft:
-    about, events = stored.about, stored.events
-    times = [_nanoseconds(event["at"]) for event in events] or [0]
+    about = stored.about
+    # Evidence has milliseconds, in which several things happen: the digits below them keep the order.
+    events = [{**event, "ns": _nanoseconds(event["at"]) + n} for n, event in enumerate(stored.events)]
+    times = [event["ns"] for event in events] or [0]
     root = _Draft(
         name=f"conversation {about['id']}",
         start_ns=min(times),
@@ -143,8 +147,8 @@ def _conversation(facts: Mapping[str, Any], stored: StoredConversation, outcome:
 def _turn(turn: int, events: Sequence[Mapping[str, Any]], agent: str, conversation: str) -> _Draft:
     asked = [event for event in events if event["kind"] == "user"]
     said = [event for event in events if event["kind"] == "agent"]
-    start = _nanoseconds((asked or events)[0]["at"])
-    end = _nanoseconds((said or events)[-1]["at"])
+    start = (asked or events)[0]["ns"]
+    end = (said or events)[-1]["ns"]
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": agent,
@@ -163,7 +167,7 @@ def _turn(turn: int, events: Sequence[Mapping[str, Any]], agent: str, conversati
         attributes=attributes,
         error=str(fault["cause"]) if fault is not None and not said else "",
     )
-    for draft in (*_tools(events), *_chats(events)):
+    for draft in (*_tools(events), *_externals(events), *_chats(events)):
         draft.under(invocation)
     invocation.children.sort(key=lambda draft: draft.start_ns)
     return invocation
@@ -175,7 +179,7 @@ def _tools(events: Sequence[Mapping[str, Any]]) -> Iterator[_Draft]:
         if event["kind"] != "tool_call":
             continue
         answer = answers.get(event["call"])
-        start = _nanoseconds(event["at"])
+        start = event["ns"]
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": event["name"],
@@ -186,7 +190,7 @@ def _tools(events: Sequence[Mapping[str, Any]]) -> Iterator[_Draft]:
         draft = _Draft(
             name=f"execute_tool {event['name']}",
             start_ns=start,
-            end_ns=start if answer is None else max(start, _nanoseconds(answer["at"])),
+            end_ns=start if answer is None else max(start, answer["ns"]),
             attributes=attributes,
         )
         if answer is None:
@@ -200,11 +204,35 @@ def _tools(events: Sequence[Mapping[str, Any]]) -> Iterator[_Draft]:
         yield draft
 
 
+def _externals(events: Sequence[Mapping[str, Any]]) -> Iterator[_Draft]:
+    """Calls that tools made to what is outside: in the conventions' words, extensions."""
+    for event in events:
+        if event["kind"] != "external":
+            continue
+        kind, _, message = str(event.get("error") or "").partition(": ")
+        yield _Draft(
+            name=f"execute_tool {event['name']}",
+            start_ns=event["ns"],
+            end_ns=event["ns"],
+            error=message or kind,
+            attributes={
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": event["name"],
+                "gen_ai.tool.type": "extension",
+                "gen_ai.tool.call.arguments": _json(event["arguments"]),
+                "gen_ai.tool.call.result": None if kind else _json(event.get("result")),
+                "error.type": kind or None,
+                "redteam.fault": event.get("fault"),
+                "redteam.happened": event.get("happened"),
+            },
+        )
+
+
 def _chats(events: Sequence[Mapping[str, Any]]) -> Iterator[_Draft]:
     for event in events:
         if event["kind"] != "model_call" or event.get("role", "agent") != "agent":
             continue  # what the actor's and the judge's models did is no doing of the agent's
-        end = _nanoseconds(event["at"])
+        end = event["ns"]
         model, usage = str(event.get("model") or "unknown"), event.get("usage") or {}
         provider = _PROVIDERS.get(model.partition("-")[0].partition(":")[0])
         counted = {

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from redteam_harness.evidence.run import fingerprint
 from redteam_harness.evidence.trace import now
 from redteam_harness.launch.agent_specs import HttpAgent, PythonAgent
-from redteam_harness.people.registers import read_calibrations
 from redteam_harness.registers.asking import code_of
 from redteam_harness.registers.mocks import mock_facts
+from redteam_harness.registers.people import read_calibrations
 from redteam_personas import prompt_digest
 from redteam_rubrics import Functions
 from redteam_rubrics import prompt_digest as judge_digest

@@ -1,6 +1,6 @@
 """What people say of a run: labels beside a judge's verdicts, and spot checks of the personas.
 
-`registers` is what reports read: what was measured before, and whether it still holds.
+What was measured before, and whether it still holds, is in `redteam_harness.registers.people`.
 """
 
 from __future__ import annotations

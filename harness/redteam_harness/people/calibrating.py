@@ -13,7 +13,7 @@ from redteam_harness.evidence.trace import now
 from redteam_harness.people.judged import agent_length, latest_verdicts, run_facts_of
 from redteam_harness.people.labels import LABELS, evidence_hash, last_said, read_labels
 from redteam_harness.people.questions import answers_the_same, questions_of
-from redteam_harness.people.registers import (
+from redteam_harness.registers.people import (
     CALIBRATIONS,
     append_calibration,
     read_calibrations,

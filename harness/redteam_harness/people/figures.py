@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from redteam_harness.people.calibrating import Calibrated, RuleCalibration
-    from redteam_harness.people.fidelity import FidelityCheck
+    from redteam_harness.registers.fidelity import FidelityCheck
     from redteam_rubrics import Interval
     from redteam_rubrics.calibration import Corrected, Correlation, Figures, Kappa, Share
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from redteam_harness.evidence.appending import read_lines
 from redteam_harness.evidence.run import read_events
-from redteam_harness.people.appending import read_lines
 from redteam_rubrics import Asked
 from redteam_rubrics.judge.votes import ALONE
 from redteam_sdk.errors import EnvironmentFault

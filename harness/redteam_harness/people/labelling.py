@@ -22,7 +22,7 @@ from redteam_harness.people.labels import (
     read_labels,
 )
 from redteam_harness.people.questions import questions_of
-from redteam_harness.people.registers import suite_folder_of
+from redteam_harness.registers.people import suite_folder_of
 from redteam_harness.report.terminal import print_conversation
 from redteam_sdk.errors import UsageError
 

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from redteam_harness.people.appending import append_line, read_lines
+from redteam_harness.evidence.appending import append_line, read_lines
 from redteam_sdk.errors import EnvironmentFault
 
 if TYPE_CHECKING:

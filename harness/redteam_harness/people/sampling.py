@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from redteam_harness.evidence.journal import read_journal
 from redteam_harness.launch.documents import read_document
-from redteam_harness.people.fidelity import Told
+from redteam_harness.registers.fidelity import Told
 from redteam_personas import Disposition, Fact, Reveal, find_leaks, load_dispositions
 from redteam_sdk.errors import UsageError
 

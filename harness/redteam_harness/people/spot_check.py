@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 from rich.console import Console
 
 from redteam_forker.changes.render import visible
+from redteam_harness.evidence.appending import append_line, read_lines
 from redteam_harness.evidence.run import StoredConversation, open_run, read_conversation
 from redteam_harness.evidence.trace import now
-from redteam_harness.people.appending import append_line, read_lines
 from redteam_harness.people.dialogue import Dialogue, check_name
-from redteam_harness.people.fidelity import Answer, Guess, Played, fidelity_of
 from redteam_harness.people.figures import near, print_fidelity
 from redteam_harness.people.judged import run_facts_of
 from redteam_harness.people.labels import evidence_hash
-from redteam_harness.people.registers import (
+from redteam_harness.people.sampling import MixedLine, blind_mix, manners, read_real_lines, sample, told_in
+from redteam_harness.registers.fidelity import Answer, Guess, Played, fidelity_of
+from redteam_harness.registers.people import (
     FIDELITY,
     append_fidelity,
     fidelity_checks,
     register_folder,
 )
-from redteam_harness.people.sampling import MixedLine, blind_mix, manners, read_real_lines, sample, told_in
 from redteam_harness.report.terminal import print_conversation
 from redteam_sdk.errors import EnvironmentFault, UsageError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from redteam_harness.evidence.run import RunDirectory
-    from redteam_harness.people.fidelity import FidelityCheck, Question
+    from redteam_harness.registers.fidelity import FidelityCheck, Question
 
 __all__ = ["ANSWERS", "SpotCheckCommand", "run_spot_check"]
 

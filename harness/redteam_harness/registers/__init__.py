@@ -2,5 +2,5 @@
 
 `attestation` and `degraded`: what was checked of each conversation's walls, and what lacked. `mocks`: the
 reviewed register of what mocks do not do (`fidelity.yaml`). `boundary`: which tool runs on the fork, which
-is mocked. What people measured of judges and personas is in `redteam_harness.people`.
+is mocked. `people` and `fidelity`: what people measured of judges and personas.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from redteam_harness.people.registers import fidelity_lines
+from redteam_harness.registers.people import fidelity_lines
 from redteam_harness.report.mocks import lenient_of
 from redteam_harness.report.usage import usage_data
 from redteam_rubrics.statistics import interval_data

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from redteam_harness.evidence.journal import read_journal
 from redteam_harness.evidence.reading import finished_entries, read_conversations, read_facts
 from redteam_harness.models.usage import spent_from_json, sum_spent
-from redteam_harness.people.registers import fidelity_of_run, read_calibrations, suite_folder_of
+from redteam_harness.registers.people import fidelity_of_run, read_calibrations, suite_folder_of
 from redteam_harness.report.attacks import attacks_of
 from redteam_harness.report.attribution import attribute
 from redteam_harness.report.gates import gates_of

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from redteam_harness.models.usage import Spent
-    from redteam_harness.people.registers import DispositionFidelity
+    from redteam_harness.registers.people import DispositionFidelity
     from redteam_harness.report.counts import Group, RuleCount
     from redteam_rubrics.calibration import Calibration
     from redteam_rubrics.statistics import PassHatK, Rate

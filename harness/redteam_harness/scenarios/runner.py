@@ -40,7 +40,8 @@ __all__ = ["main"]
 _MAX_TEXT = 8_192
 _MAX_MESSAGE = 1_000
 _MAX_CALLS = 100
-_MAX_FILES = 10_000
+_MAX_FILES = 20_000
+_NOT_CODE = ("__pycache__", "node_modules")
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share/zoneinfo")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/etc/localtime", "/etc/ld.so.cache")
 
@@ -150,20 +151,27 @@ def _see_socket(mocks: _Mocks, event: str, args: tuple[Any, ...]) -> None:
 
 def _confine(folder: Path) -> dict[str, int]:
     """Leave the process Python, its packages and the agent's code to read; nothing hidden, none to write."""
-    trees = [Path(one) for one in (*sys.path[1:], sys.prefix, sys.base_prefix, *_SYSTEM) if one]
-    trees = [
-        one for one in trees if one.exists() and one.resolve() not in (Path("/"), folder, *folder.parents)
-    ]
+    trees = [Path(prefix, name) for prefix in (sys.prefix, sys.base_prefix) for name in ("lib", "lib64")]
+    trees += map(Path, _SYSTEM)
     files = [Path(one) for one in _DEVICES]
-    # Not the folder as a tree: a .env lies beside the code more often than not.
-    for where, folders, names in os.walk(folder):
-        folders[:] = sorted(one for one in folders if not one.startswith(".") and one != "__pycache__")
-        files += [Path(where), *(Path(where, one) for one in sorted(names) if not one.startswith("."))]
-        if len(files) > _MAX_FILES:
-            raise sandbox.Unconfined(
-                f"{folder} has over {_MAX_FILES:,} files; give scenario and agent a folder of their own"
-            )
+    for root in dict.fromkeys((folder, *map(Path, sys.path[1:]))):
+        if not any(root.is_relative_to(tree) for tree in trees):
+            files += _visible(root, most=_MAX_FILES - len(files))
     return sandbox.enter(trees, files)
+
+
+def _visible(root: Path, *, most: int) -> list[Path]:
+    """The files and folders below a folder of somebody's code: a .env lies beside it more often than not."""
+    found: list[Path] = [root] if root.is_file() else []
+    for where, folders, names in os.walk(root):
+        folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _NOT_CODE)
+        shown = (Path(where, one) for one in sorted(names) if not one.startswith("."))
+        found += [Path(where), *(one for one in shown if not one.is_symlink())]  # a link may lead anywhere
+        if len(found) > most:
+            raise sandbox.Unconfined(
+                f"{root} has too many files; give the scenario and its agent a folder of their own"
+            )
+    return found
 
 
 def _steps(agent: Callable[..., Any], asked: dict[str, Any], mocks: _Mocks) -> Iterator[dict[str, Any]]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redteam_harness.people.appending import append_line, read_lines
-from redteam_harness.people.fidelity import FidelityCheck
+from redteam_harness.evidence.appending import append_line, read_lines
+from redteam_harness.registers.fidelity import FidelityCheck
 from redteam_rubrics.calibration import Calibration
 from redteam_sdk.errors import EnvironmentFault, UsageError
 

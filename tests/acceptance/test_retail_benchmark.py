@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from support.cli import redteam
+from support.cli import ROOT, redteam
 from support.retail import DATA, long_redteam, needs_data
 
 if TYPE_CHECKING:
@@ -110,6 +110,25 @@ def test_check_names_the_tasks_that_need_more_than_nothing_changed(
     (copy / "suite.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
     found = json.loads(redteam("check", copy, "--json").stdout)["findings"]
     assert [one["about"] for one in found if one["severity"] == "mistake"] == ["task-10"]
+
+
+def test_the_world_is_launched_with_its_data_and_the_suite_is_made_once(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("db.json", "expected.json", "policy.md"):
+        (data / name).symlink_to((DATA / name).resolve())
+    tasks = json.loads((DATA / "tasks.json").read_text(encoding="utf-8"))
+    (data / "tasks.json").write_text(json.dumps(tasks[:4]), encoding="utf-8")
+    launch = ("launch", ROOT / "seeds" / "retail", "--data", data, "--offline", "--out", tmp_path / "runs")
+    first = long_redteam(*launch, "--json")
+    assert json.loads(first.stdout)["outcomes"] == {"pass": 4}, first.stderr
+    (suite,) = (tmp_path / "benchmarks").iterdir()
+    before = {path.name: path.stat().st_mtime_ns for path in suite.glob("*.*")}
+    again = long_redteam(*launch, "--count", 2)
+    assert "the gold actions are run once" not in again.stdout
+    assert {path.name: path.stat().st_mtime_ns for path in suite.glob("*.*")} == before
+    spec = yaml.safe_load((suite / "suite.yaml").read_text(encoding="utf-8"))
+    assert (spec["agent"]["claude"]["system"], set(spec["models"])) == ("policy.md", {"actor", "agent"})
 
 
 def test_a_state_that_is_not_the_expected_one_is_told_with_what_changed(tmp_path: Path) -> None:

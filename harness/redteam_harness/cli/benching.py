@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -22,19 +26,19 @@ from redteam_harness.benchmarks.tau2 import (
 )
 from redteam_harness.benchmarks.tau2.world import open_world_folder
 from redteam_harness.cli.servers import chosen_server
-from redteam_harness.evidence.storage import json_text
+from redteam_harness.evidence.storage import json_text, writing
 from redteam_harness.launch.interrupt import Interrupted, interruptible
+from redteam_sdk import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
     from redteam_forker import ChangeSet
     from redteam_harness.benchmarks.tau2 import Benched, Benchmark, ReferenceAgent, TaskRun
     from redteam_harness.benchmarks.tau2.world import World
     from redteam_harness.cli.settings import Settings
 
-__all__ = ["BenchCommand", "run_bench"]
+__all__ = ["BenchCommand", "benchmark_suite", "run_bench"]
 
 _EXIT_MISMATCH = 1
 _EXIT_FAULT = 3
@@ -65,7 +69,7 @@ def run_bench(command: BenchCommand, settings: Settings) -> int:
     if command.suite is not None:
         check_new(command.suite)
     benchmark, world = read_benchmark(command.data), open_world_folder(command.world)
-    said = (lambda _: None) if command.json else typer.echo
+    said: Callable[[str], None] = _say_nothing if command.json else typer.echo
     benched = anyio.run(_bench, command, settings, benchmark, world, said)
     written = None
     if command.suite is not None:
@@ -81,6 +85,40 @@ def run_bench(command: BenchCommand, settings: Settings) -> int:
     if any(run.fault is not None for run in benched.runs):
         return _EXIT_FAULT
     return 0 if benched.matches == len(benched.runs) else _EXIT_MISMATCH
+
+
+def benchmark_suite(command: BenchCommand, settings: Settings, base: Path) -> Path:
+    """The suite of a benchmark's tasks under `base`, made once for the same data, world and version.
+
+    Raises:
+        UsageError: the files cannot work, or no task matches.
+        EnvironmentFault: the server failed.
+        Interrupted: a person stopped it; nothing is left.
+    """
+    benchmark, world = read_benchmark(command.data), open_world_folder(command.world)
+    files = sorted(path for folder in (command.data, command.world) for path in folder.glob("*.*"))
+    digest = hashlib.sha256(__version__.encode())
+    for path in files:
+        digest.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    suite = base / f"tau2-{digest.hexdigest()[:12]}"
+    if not (suite / "suite.yaml").is_file():
+        said: Callable[[str], None] = _say_nothing if command.json else typer.echo
+        said("the gold actions are run once, for the rules of the suite")
+        benched = anyio.run(_bench, command, settings, benchmark, world, said)
+        with writing(base):
+            base.mkdir(parents=True, exist_ok=True)
+            private = Path(tempfile.mkdtemp(prefix=".tau2-", dir=base))
+        try:
+            write_suite(benchmark, world, benched, private / "suite", agent=command.agent)
+            with writing(suite):
+                (private / "suite").rename(suite)
+        finally:
+            shutil.rmtree(private, ignore_errors=True)
+    return suite
+
+
+def _say_nothing(_: str) -> None:
+    """Where only JSON is printed."""
 
 
 async def _bench(

@@ -62,6 +62,7 @@ class LaunchCommand:
     retry_faults: bool
     limits: Limits
     call_cache: Path | None
+    data: Path | None
     fail_on: FailOn | None
     require_isolation: bool
     allow_unguarded: bool
@@ -86,8 +87,8 @@ def run_launch(command: LaunchCommand) -> int:
         )
     if command.allow_unguarded and not command.require_isolation:
         raise UsageError("--allow-unguarded goes with --require-isolation, which it eases; leave it out")
-    suite = load_suite(_suite_of(command))
     settings = read_settings()
+    suite = load_suite(_suite_of(command, settings))
     console = Console(highlight=False)
     progress = Progress(
         console=console, suite=suite.name, live=console.is_terminal and not command.json, quiet=command.json
@@ -162,8 +163,10 @@ async def _launch(command: LaunchCommand, suite: Suite, settings: Settings, prog
             return await launch(suite, options, players, progress, interrupt)
 
 
-def _suite_of(command: LaunchCommand) -> Path:
-    """The suite that is named, or that of the run that is gone on with."""
+def _suite_of(command: LaunchCommand, settings: Settings) -> Path:
+    """The suite that is named, or that of the run that is gone on with, or that of a benchmark's tasks."""
+    if command.data is not None:
+        return _benchmark_suite(command, command.data, settings)
     if command.resume is None or command.suite != Path():
         return command.suite
     run = open_run(command.resume, command.out)
@@ -171,3 +174,19 @@ def _suite_of(command: LaunchCommand) -> Path:
     if where is None:
         raise UsageError(f"run {run.id} does not say where its suite is; name the suite, too")
     return Path(where)
+
+
+def _benchmark_suite(command: LaunchCommand, data: Path, settings: Settings) -> Path:
+    from redteam_harness.cli.benching import BenchCommand, benchmark_suite
+
+    bench = BenchCommand(
+        data=data,
+        parallel=command.parallel,
+        server=command.server,
+        allow_databases=command.allow_databases,
+        world=command.suite,
+        suite=None,
+        agent="gold",
+        json=command.json,
+    )
+    return benchmark_suite(bench, settings, command.out.parent / "benchmarks")

@@ -39,6 +39,8 @@ _HEAD = """\
 _COLUMN = re.compile(r"\{([^\W\d]\w*)\}")
 _ENDS = "when everything that you came for is settled, or when you were told that it will not be done"
 _TURNS = 30
+# Used where a key is; without one, the reference agent and scripted callers play.
+_MODELS = {"actor": "claude-haiku-4-5", "agent": "claude-sonnet-5"}
 
 
 def write_suite(
@@ -81,6 +83,7 @@ def write_suite(
     )
     suite = {
         "suite": "tau2-retail",
+        **({"models": _MODELS} if claude else {}),
         "seed": {"files": list(SEED_FILES)},
         "role": ROLE,
         "agent": {"python": f"reference:{agent}", **claude},

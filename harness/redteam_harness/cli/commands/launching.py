@@ -109,6 +109,13 @@ def launch(
             help="With --require-isolation: do without the egress guard, as commands and services must.",
         ),
     ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="SUITE is a benchmark's world, such as seeds/retail, and this its data: its tasks are held.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON, and nothing else.")] = False,
 ) -> None:
     """Hold and judge the conversations of a suite, each on its own fork.
@@ -140,6 +147,7 @@ def launch(
                     usd=max_usd, tokens=max_tokens, seconds=None if max_minutes is None else max_minutes * 60
                 ),
                 call_cache=call_cache,
+                data=data,
                 fail_on=None if fail_on is None else fail_on.value,
                 require_isolation=require_isolation,
                 allow_unguarded=allow_unguarded,

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 from support.recorded_runs import Recorded, record, write_rules
 
+from redteam_harness.evidence.reading import read_facts
 from redteam_harness.evidence.run import read_conversation
-from redteam_harness.people.judged import run_facts_of
 from redteam_harness.people.sampling import blind_mix, sample, told_in
 from redteam_harness.people.spot_check import SpotCheckCommand, run_spot_check
 from redteam_harness.registers.fidelity import FidelityCheck, Guess, Told, mix_of
@@ -75,7 +75,7 @@ def say(run: RunDirectory, *lines: str, **more: Any) -> str:
 
 
 def test_a_sample_has_so_many_of_each_disposition_and_is_decided_by_its_seed(run: RunDirectory) -> None:
-    facts = run_facts_of(run)
+    facts = read_facts(run)
     first = sample(run, facts, per=3, seed=1)
     assert {name: len(ids) for name, ids in first.items()} == {"angry": 3, "evasive": 3}
     assert "c009" not in first["angry"]
@@ -258,7 +258,7 @@ def test_a_check_is_stale_when_script_actor_or_its_prompt_changed(
     run: RunDirectory, suite: Path, more: dict[str, Any], stale: bool
 ) -> None:
     append_fidelity(suite, check(**more))
-    angry, evasive = read_fidelity(suite, run_facts_of(run))
+    angry, evasive = read_fidelity(suite, read_facts(run))
     assert (angry.disposition, angry.check, angry.stale) == ("angry", check(**more), stale)
     assert (evasive.disposition, evasive.check, evasive.stale) == ("evasive", None, False)
 
@@ -266,7 +266,7 @@ def test_a_check_is_stale_when_script_actor_or_its_prompt_changed(
 def test_a_fresh_check_is_preferred_to_a_newer_stale_one(run: RunDirectory, suite: Path) -> None:
     append_fidelity(suite, check(who="bob"))
     append_fidelity(suite, check(actor="actor-0"))
-    angry, _ = read_fidelity(suite, run_facts_of(run))
+    angry, _ = read_fidelity(suite, read_facts(run))
     assert angry.check is not None
     assert (angry.check.who, angry.stale) == ("bob", False)
 
@@ -274,7 +274,7 @@ def test_a_fresh_check_is_preferred_to_a_newer_stale_one(run: RunDirectory, suit
 def test_a_report_says_what_was_checked_what_is_stale_and_what_is_amiss(
     run: RunDirectory, suite: Path
 ) -> None:
-    facts = run_facts_of(run)
+    facts = read_facts(run)
     assert fidelity_lines(read_fidelity(suite, facts)) == [
         "persona fidelity: never checked; `redteam personas spot-check RUN` does it"
     ]
@@ -302,7 +302,7 @@ def test_the_reviewer_reads_what_the_actor_was_told_if_it_is_still_so(tmp_path: 
 
 def test_of_a_run_whose_suite_is_gone_nothing_is_said(run: RunDirectory, suite: Path) -> None:
     append_fidelity(suite, check())
-    facts = run_facts_of(run)
+    facts = read_facts(run)
     assert fidelity_of_run(facts) == read_fidelity(suite, facts)
     (suite / "suite.yaml").unlink()
     assert fidelity_of_run(facts) == []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
     from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-__all__ = ["Span", "SpanReader", "Unreadable", "parse_json", "parse_protobuf"]
+__all__ = ["Span", "SpanReader", "Unreadable", "attributes_of", "parse_json", "parse_protobuf"]
 
 _CHATS = {"chat", "generate_content", "text_completion"}
 _TELLING = {"invoke_agent", "execute_tool", *_CHATS}
@@ -112,12 +112,12 @@ def _spans(request: ExportTraceServiceRequest) -> list[Span]:
 
 
 def _span(span: ProtoSpan) -> Span:
-    attributes = _attributes(span.attributes)
+    attributes = attributes_of(span.attributes)
     error = None
     if span.status.code == _STATUS_ERROR or "error.type" in attributes:
         # What was raised is in an event of the span, unless the instrumentation says it in an attribute.
         raised = next(
-            (_attributes(event.attributes) for event in span.events if event.name == "exception"), {}
+            (attributes_of(event.attributes) for event in span.events if event.name == "exception"), {}
         )
         error = str(attributes.get("error.type") or raised.get("exception.type") or "error")
         attributes["error.message"] = str(raised.get("exception.message") or span.status.message)
@@ -133,7 +133,8 @@ def _span(span: ProtoSpan) -> Span:
     )
 
 
-def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
+def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Any]:
+    """Attributes as JSON-like data."""
     return {pair.key: _value(pair.value) for pair in pairs}
 
 
@@ -144,7 +145,7 @@ def _value(value: AnyValue) -> Any:
         case "array_value":
             return [_value(item) for item in value.array_value.values]
         case "kvlist_value":
-            return _attributes(value.kvlist_value.values)
+            return attributes_of(value.kvlist_value.values)
         case "bytes_value":
             return value.bytes_value.hex()
         case kind:

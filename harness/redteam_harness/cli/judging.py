@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,6 +15,7 @@ from rich.text import Text
 
 from redteam_harness.cli.servers import chosen_server
 from redteam_harness.cli.settings import read_settings
+from redteam_harness.cli.suite_of_run import suite_of_run
 from redteam_harness.evidence.reading import read_facts
 from redteam_harness.evidence.run import open_run
 from redteam_harness.evidence.storage import json_text
@@ -25,12 +25,12 @@ from redteam_harness.judging.rejudge import RejudgeOptions, rejudge, wants
 from redteam_harness.launch.documents import read_document
 from redteam_harness.launch.players import Access, ModelOptions, choose_judge
 from redteam_harness.launch.progress import Progress
-from redteam_harness.launch.suite import load_suite
 from redteam_rubrics import parse_rules
 from redteam_sdk.errors import EnvironmentFault, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
     from typing import Any
 
     from redteam_harness.cli.settings import Settings
@@ -70,7 +70,7 @@ def run_rejudge(command: RejudgeCommand) -> int:
     """
     run = open_run(command.run, command.out)
     facts = read_facts(run)
-    suite = _suite_of(command, run, facts)
+    suite = suite_of_run(command.suite, run, facts)
     rules = _rules_of(command, suite)
     console = Console(highlight=False)
     progress = Progress(console=console, suite=suite.name, live=False, quiet=command.json)
@@ -146,26 +146,6 @@ async def _end_states(
         except NotRebuilt as why:
             end_states = why
         yield end_states
-
-
-def _suite_of(command: RejudgeCommand, run: RunDirectory, facts: Mapping[str, Any]) -> Suite:
-    """The suite that is named, or that of the run."""
-    where = command.suite or facts.get("suite_at")
-    if where is None:
-        raise UsageError(f"run {run.id} does not say where its suite is; name it with --suite")
-    try:
-        suite = load_suite(Path(where))
-    except UsageError as error:
-        if command.suite is not None:
-            raise
-        raise UsageError(
-            f"{error}; if the suite of run {run.id} moved, say where it is with --suite"
-        ) from None
-    if suite.name != facts["suite"]:
-        raise UsageError(
-            f"{suite.document.path} is suite {suite.name!r}; run {run.id} is of {facts['suite']!r}"
-        )
-    return suite
 
 
 def _rules_of(command: RejudgeCommand, suite: Suite) -> Mapping[str, Rule]:

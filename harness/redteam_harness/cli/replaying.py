@@ -16,6 +16,7 @@ from rich.text import Text
 
 from redteam_harness.cli.servers import chosen_server
 from redteam_harness.cli.settings import read_settings
+from redteam_harness.cli.suite_of_run import suite_of_run
 from redteam_harness.evidence.journal import read_journal
 from redteam_harness.evidence.reading import read_facts
 from redteam_harness.evidence.run import open_run
@@ -28,7 +29,6 @@ from redteam_harness.launch.players import Access, ModelOptions, choose_judge, c
 from redteam_harness.launch.progress import Progress
 from redteam_harness.launch.resume import resuming
 from redteam_harness.launch.services import ServiceOptions, read_address
-from redteam_harness.launch.suite import load_suite
 from redteam_harness.replaying.again import replaying
 from redteam_harness.replaying.derail import CAUSES
 from redteam_harness.replaying.rate import read_derails
@@ -84,7 +84,7 @@ def run_replay(command: ReplayCommand) -> int:
     level = command.level if replay is None else replay.level
     if command.escalate and level != 2:
         raise UsageError("--escalate goes with --level 2: at the others nothing derails")
-    suite = _suite_of(command, run, facts)
+    suite = suite_of_run(command.suite, run, facts)
     console = Console(highlight=False)
     progress = Progress(
         console=console, suite=suite.name, live=console.is_terminal and not command.json, quiet=command.json
@@ -125,26 +125,6 @@ def _replay_of(command: ReplayCommand, run: RunDirectory, facts: Mapping[str, An
 
 def _level(level: int) -> Literal[2, 3]:
     return cast("Literal[2, 3]", level)
-
-
-def _suite_of(command: ReplayCommand, run: RunDirectory, facts: Mapping[str, Any]) -> Suite:
-    """The suite that is named, or that of the run."""
-    where = command.suite or facts.get("suite_at")
-    if where is None:
-        raise UsageError(f"run {run.id} does not say where its suite is; name it with --suite")
-    try:
-        suite = load_suite(Path(where))
-    except UsageError as error:
-        if command.suite is not None:
-            raise
-        raise UsageError(
-            f"{error}; if the suite of run {run.id} moved, say where it is with --suite"
-        ) from None
-    if suite.name != facts["suite"]:
-        raise UsageError(
-            f"{suite.document.path} is suite {suite.name!r}; run {run.id} is of {facts['suite']!r}"
-        )
-    return suite
 
 
 async def _stored(command: ReplayCommand, run: RunDirectory, suite: Suite, progress: Progress) -> Replayed:

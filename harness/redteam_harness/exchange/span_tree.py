@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.json_format import Parse, ParseError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from redteam_harness.agents.spans import attributes_of
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 __all__ = ["Span", "parse_spans"]
 
@@ -82,8 +82,10 @@ def parse_spans(data: Mapping[str, Any]) -> Iterator[Span]:
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
             for span in scope.spans:
-                attributes = _pairs(span.attributes)
-                raised = next((_pairs(one.attributes) for one in span.events if one.name == "exception"), {})
+                attributes = attributes_of(span.attributes)
+                raised = next(
+                    (attributes_of(one.attributes) for one in span.events if one.name == "exception"), {}
+                )
                 yield Span(
                     trace=span.trace_id.hex(),
                     id=span.span_id.hex(),
@@ -113,21 +115,3 @@ def _with_base64_ids(data: Any) -> Any:
         else _with_base64_ids(value)
         for name, value in data.items()
     }
-
-
-def _pairs(pairs: Iterable[KeyValue]) -> dict[str, Any]:
-    return {pair.key: _value(pair.value) for pair in pairs}
-
-
-def _value(value: AnyValue) -> Any:
-    match value.WhichOneof("value"):
-        case None:
-            return None
-        case "array_value":
-            return [_value(item) for item in value.array_value.values]
-        case "kvlist_value":
-            return _pairs(value.kvlist_value.values)
-        case "bytes_value":
-            return value.bytes_value.hex()
-        case kind:
-            return getattr(value, kind)

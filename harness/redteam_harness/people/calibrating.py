@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from redteam_harness.evidence.reading import read_facts
 from redteam_harness.evidence.run import RunDirectory, fingerprint, open_run
 from redteam_harness.evidence.trace import now
-from redteam_harness.people.judged import agent_length, latest_verdicts, run_facts_of
+from redteam_harness.people.judged import agent_length, latest_verdicts
 from redteam_harness.people.labels import LABELS, evidence_hash, last_said, read_labels
 from redteam_harness.people.questions import answers_the_same, questions_of
 from redteam_harness.registers.people import (
@@ -236,7 +237,7 @@ def _sources(command: CalibrateCommand) -> list[_Source]:
         home = run.path.resolve()
         runs[home] = run
         labels[home] += read_labels(path)
-    return [_Source(run=runs[home], facts=run_facts_of(runs[home]), labels=labels[home]) for home in runs]
+    return [_Source(run=runs[home], facts=read_facts(runs[home]), labels=labels[home]) for home in runs]
 
 
 def _suite_folder(command: CalibrateCommand, sources: Sequence[_Source]) -> Path:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from redteam_harness.evidence.run import RunDirectory
     from redteam_rubrics import Fault, Source, Status
 
-__all__ = ["LatestVerdict", "agent_length", "latest_verdicts", "run_facts_of"]
+__all__ = ["LatestVerdict", "agent_length", "latest_verdicts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +46,6 @@ class LatestVerdict:
     fault: Fault | None
     asked: Asked | None
     why: str
-
-
-def run_facts_of(run: RunDirectory) -> dict[str, Any]:
-    """A run's `run.json`.
-
-    Raises:
-        EnvironmentFault: it cannot be read.
-    """
-    try:
-        facts = json.loads(run.facts.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EnvironmentFault(f"{run.facts} cannot be read: {error}") from error
-    assert isinstance(facts, dict)
-    return facts
 
 
 def latest_verdicts(run: RunDirectory) -> list[LatestVerdict]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 from rich.console import Console
 
 from redteam_forker.changes.render import visible
+from redteam_harness.evidence.reading import read_facts
 from redteam_harness.evidence.run import open_run, read_conversation
 from redteam_harness.evidence.trace import now
 from redteam_harness.people.dialogue import Dialogue, check_name
-from redteam_harness.people.judged import latest_verdicts, run_facts_of
+from redteam_harness.people.judged import latest_verdicts
 from redteam_harness.people.labels import (
     LABELS,
     StoredLabel,
@@ -139,7 +140,7 @@ class _Session:
         self.who = check_name(command.who)
         self.given: set[tuple[str, str]] = set()
         self._command, self._run, self._console = command, run, console
-        facts = run_facts_of(run)
+        facts = read_facts(run)
         self._notice = str(facts["notice"])
         self._questions = questions_of(command.suite or suite_folder_of(facts), facts)
         self._shown: str | None = None

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from redteam_forker.changes.render import visible
 from redteam_harness.evidence.appending import append_line, read_lines
+from redteam_harness.evidence.reading import read_facts
 from redteam_harness.evidence.run import StoredConversation, open_run, read_conversation
 from redteam_harness.evidence.trace import now
 from redteam_harness.people.dialogue import Dialogue, check_name
 from redteam_harness.people.figures import near, print_fidelity
-from redteam_harness.people.judged import run_facts_of
 from redteam_harness.people.labels import evidence_hash
 from redteam_harness.people.sampling import MixedLine, blind_mix, manners, read_real_lines, sample, told_in
 from redteam_harness.registers.fidelity import Answer, Guess, Played, fidelity_of
@@ -116,7 +116,7 @@ def run_spot_check(
     """
     console = console or Console(highlight=False)
     run = open_run(command.run, command.out)
-    facts = run_facts_of(run)
+    facts = read_facts(run)
     folder = register_folder(facts, command.suite)
     review = _Review(command, run, facts, folder, console)
     try:

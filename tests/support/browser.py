@@ -118,6 +118,7 @@ class Page:
         self._session = pipe.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
             self._call(f"{domain}.enable")
+        self._call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def _call(self, method: str, **params: Any) -> dict[str, Any]:
         return self._pipe.call(method, self._session, **params)
@@ -130,7 +131,12 @@ class Page:
         if "errorText" in loaded:
             raise BrowserError(f"{url}: {loaded['errorText']}")
         deadline = time.monotonic() + _DEADLINE_S
-        while not any(event["method"] == "Page.loadEventFired" for event in self._pipe.events):
+        # Of this document: the load of the page before may be told late.
+        wanted = {"loaderId": loaded["loaderId"], "name": "load"}
+        while not any(
+            event["method"] == "Page.lifecycleEvent" and wanted.items() <= event["params"].items()
+            for event in self._pipe.events
+        ):
             self._pipe.read(deadline, f"loading {url}")
         return self
 

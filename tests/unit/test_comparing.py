@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.runs import finished, summary, verdict
 
 from redteam_harness.comparing.compare import Stated, compare
-from redteam_harness.comparing.parity import check_parity
+from redteam_harness.comparing.parity import check_parity, comparable_parts
 from redteam_rubrics.statistics import mcnemar
 from redteam_rubrics.statistics.bootstrap import difference_bootstrap
 from redteam_rubrics.statistics.pairs import Pairs
@@ -210,3 +210,20 @@ def test_runs_that_differ_are_refused_by_name_and_only_what_is_named_is_allowed(
     assert check_parity(base, base, allowed=[]) == []
     with pytest.raises(UsageError, match="there is no such part"):
         check_parity(base, other, allowed=["rulez"])
+
+
+def test_a_replay_of_recorded_lines_pairs_with_the_recorded_run_and_with_no_third_one() -> None:
+    def run(name: str, replay: dict[str, Any] | None = None) -> dict[str, Any]:
+        return {"run": name, "comparability": {"key": "k"}, **({"replay": replay} if replay else {})}
+
+    deployed, other = run("deployed"), run("other")
+    replays = [run(name, {"of": "deployed", "level": 2}) for name in ("r1", "r2")]
+    for pair in ((deployed, other), (deployed, replays[0]), (replays[0], replays[1]), (replays[0], deployed)):
+        assert check_parity(*comparable_parts(*pair), allowed=[]) == []
+    for pair in ((other, replays[0]), (replays[0], run("r3", {"of": "other", "level": 2}))):
+        with pytest.raises(UsageError, match=r"lines .*those of deployed") as refused:
+            check_parity(*comparable_parts(*pair), allowed=[])
+        assert str(refused.value).endswith("--allow lines")
+        assert check_parity(*comparable_parts(*pair), allowed=["lines"]) == ["lines"]
+    freely = run("r4", {"of": "deployed", "level": 3})
+    assert check_parity(*comparable_parts(other, freely), allowed=[]) == []

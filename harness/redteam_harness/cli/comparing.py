@@ -12,7 +12,7 @@ from rich.table import Table
 
 from redteam_forker.changes.render import visible
 from redteam_harness.comparing.compare import Stated, compare
-from redteam_harness.comparing.parity import check_parity
+from redteam_harness.comparing.parity import check_parity, comparable_parts
 from redteam_harness.comparing.record import append_comparison, append_decision, read_signer
 from redteam_harness.evidence.reading import read_facts
 from redteam_harness.evidence.run import open_run, read_conversation
@@ -71,7 +71,7 @@ def run_compare(command: CompareCommand) -> int:
     if base.path.resolve() == candidate.path.resolve():
         raise UsageError(f"{command.base} and {command.candidate} are one run; name two")
     facts = {run.id: read_facts(run) for run in (base, candidate)}
-    parts = [facts[run.id]["comparability"] for run in (base, candidate)]
+    parts = comparable_parts(facts[base.id], facts[candidate.id])
     allowed = check_parity(*parts, allowed=command.allow)
     stated = _stated(command, facts[base.id], facts[candidate.id])
     found = compare(read_report(base), read_report(candidate), stated, allowed=allowed)

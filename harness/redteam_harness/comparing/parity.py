@@ -9,7 +9,7 @@ from redteam_sdk.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["MEANINGS", "check_parity", "differences"]
+__all__ = ["MEANINGS", "check_parity", "comparable_parts", "differences"]
 
 MEANINGS: Mapping[str, str] = {
     "seeds": "the data that forks begin with",
@@ -27,15 +27,44 @@ MEANINGS: Mapping[str, str] = {
     "judge": "the model that judges",
     "judge_prompts": "what the judge is asked",
     "redteam": "the version of redteam",
+    "lines": "whose lines the personas say: their own, or recorded ones",
 }
-"""Every part of a comparability key, and what it stands for."""
+"""Every part in which two runs must be alike, and what it stands for."""
+_FROZEN_LEVEL = 2
+
+
+def comparable_parts(
+    base: Mapping[str, Any], candidate: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parts of two runs that must be alike: their comparability, and whose lines were said in them.
+
+    A replay of level 2 says the lines of the run that it replays, so it pairs with that run and with other
+    replays of it. With a third run it shares the plan and not a single line.
+
+    Args:
+        base: run.json of the one run.
+        candidate: of the other.
+    """
+    recorded = {_recorded(facts) for facts in (base, candidate)}
+
+    def parts(facts: Mapping[str, Any]) -> dict[str, Any]:
+        said = _recorded(facts) or (facts["run"] if facts["run"] in recorded else None)
+        lines = "their own" if said is None else f"those of {said}"
+        return {**facts["comparability"], "lines": lines}
+
+    return parts(base), parts(candidate)
+
+
+def _recorded(facts: Mapping[str, Any]) -> str | None:
+    about = facts.get("replay") or {}
+    return about["of"] if about.get("level") == _FROZEN_LEVEL else None
 
 
 def differences(base: Mapping[str, Any], candidate: Mapping[str, Any]) -> dict[str, str]:
     """The parts of two `comparability` blocks that differ, by name, and how.
 
     Args:
-        base: run.json's `comparability` of the one run.
+        base: run.json's `comparability` of the one run, or its comparable parts.
         candidate: of the other.
     """
     found: dict[str, str] = {}

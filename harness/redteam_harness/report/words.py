@@ -153,7 +153,7 @@ def _reliability(one: PassHatK) -> str:
 def _calibrated(entry: Mapping[str, Any]) -> str:
     known = entry["calibration"]
     if known is None:
-        return "not calibrated; `redteam judge calibrate` compares it with people"
+        return "not calibrated; label conversations (`redteam label`), and `redteam judge calibrate` compares"
     if entry["stale"]:
         return "the calibration is stale: of another model or prompt"
     agreed, kappa = known["agreement"], known["kappa"]

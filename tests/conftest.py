@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import anyio
@@ -22,6 +23,9 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "OPENAI_"))]:
         del os.environ[name]
     os.environ.update(NO_MODELS)
+    # A shell's background job ignores Ctrl-C, and so would every process that the tests start and interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

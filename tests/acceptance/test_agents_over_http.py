@@ -105,7 +105,8 @@ def deployed(
         try:
             yield service
         finally:
-            process.send_signal(signal.SIGINT)
+            # One that has not yet begun to serve has no handler, and ends all the same.
+            process.send_signal(signal.SIGTERM)
             try:
                 process.wait(40)
             except subprocess.TimeoutExpired:

@@ -7,7 +7,6 @@ import fcntl
 import os
 import pty
 import select
-import signal
 import struct
 import subprocess
 import termios
@@ -100,5 +99,3 @@ def at_a_terminal(*arguments: object, cwd: Path | None = None) -> Iterator[Termi
 
 def _own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    # Who starts the tests in the background has them ignore Ctrl-C, and what they start inherits it.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)

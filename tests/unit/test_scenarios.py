@@ -223,7 +223,8 @@ def test_it_reads_no_files_but_its_code(run: Callable[..., ScenarioResult], tmp_
     (elsewhere / "key.pem").write_text("hunter2")
     for path in (tmp_path / ".env", tmp_path / ".git" / "config", elsewhere / "key.pem", Path("/etc/passwd")):
         assert "PermissionError" in tried(run, f"return open({str(path)!r}).read()")
-    assert "PermissionError" in tried(run, f"return str(os.listdir({str(Path.home() / '.cache')!r}))")
+    assert "PermissionError" in tried(run, f"return str(os.listdir({str(Path.home())!r}))")
+    assert "PermissionError" in tried(run, f"return str(os.listdir({str(elsewhere)!r}))")
     # A link among its files leads nowhere else.
     (tmp_path / "link").symlink_to(elsewhere)
     (tmp_path / "key.txt").symlink_to(elsewhere / "key.pem")

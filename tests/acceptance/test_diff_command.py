@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import pty
 import re
 import shutil
-import subprocess
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio.to_thread
 import pytest
-from support.cli import REDTEAM, dsn_of, environment, redteam, write_suite
+from support.cli import dsn_of, redteam, write_suite
+from support.terminal import shown_at_a_terminal
 
 from redteam_forker import open_registry
 from redteam_forker.fork import drop_by_name
 from redteam_forker.ledger import entries_of
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import AsyncIterator
     from pathlib import Path
 
@@ -228,24 +227,10 @@ async def test_a_format_wins_over_the_ending(launched: Launched, tmp_path: Path)
 
 
 def _on_a_terminal(arguments: list[str], **env: str) -> str:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [str(REDTEAM), *arguments],
-        env={**environment(TERM="xterm-256color", COLUMNS="100", LINES="60"), **env},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        written = bytearray()
-        try:
-            while chunk := os.read(ours, 65536):
-                written += chunk
-        except OSError:  # how Linux says that the other side is closed
-            pass
-        os.close(ours)
-        assert process.wait(timeout=30) == 0
-    return written.decode()
+    sized = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "60"}
+    code, written = shown_at_a_terminal(*arguments, cwd=None, **{**sized, **env})
+    assert code == 0
+    return written
 
 
 async def test_colour_is_for_terminals_and_for_those_who_want_it(launched: Launched) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import os
-import pty
 import re
-import subprocess
 from typing import TYPE_CHECKING
 
-from support.cli import REDTEAM, ROOT, environment
+from support.cli import ROOT
+from support.terminal import shown_at_a_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,26 +32,10 @@ def _normal(line: str) -> str:
 
 
 def _on_a_terminal(arguments: list[str], cwd: Path) -> list[str]:
-    """What a person sees in the end: the lines that a command wrote to a terminal."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [str(REDTEAM), *arguments],
-        cwd=cwd,
-        env=environment(TERM="xterm", COLUMNS="200", LINES="60"),
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        written = bytearray()
-        try:
-            while chunk := os.read(ours, 65536):
-                written += chunk
-        except OSError:  # how Linux says that the other side is closed
-            pass
-        os.close(ours)
-        assert process.wait(timeout=30) == 1
-    return _ANSI.sub("", written.decode()).replace("\r", "\n").splitlines()
+    """What a person sees in the end: the lines that a launch with failures wrote to a terminal."""
+    code, written = shown_at_a_terminal(*arguments, cwd=cwd, TERM="xterm", COLUMNS="200", LINES="60")
+    assert code == 1
+    return _ANSI.sub("", written).replace("\r", "\n").splitlines()
 
 
 def test_the_readme_shows_what_a_launch_really_prints(tmp_path: Path) -> None:

@@ -13,29 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import pytest
-from support.cli import REDTEAM, dsn_of, environment, redteam, report_of, write_suite
+from support.cli import REDTEAM, dsn_of, environment, redteam, report_of
 from support.processes import is_alive, until
+from support.tasked import write_tasked_suite
 
 from redteam_forker import list_forks
 
 if TYPE_CHECKING:
     from redteam_forker import Server
 
-SCHEMA = """
-CREATE TABLE people (id int PRIMARY KEY, name text NOT NULL, done int NOT NULL DEFAULT 0);
-INSERT INTO people (id, name)
-    SELECT n, behaviour FROM unnest(ARRAY[{names}]) WITH ORDINALITY AS b (behaviour, n);
-"""
-RULES = """\
-the-rule:
-  severity: 1
-  why: What was asked for must be done, once.
-  sql: SELECT done = 1 FROM people WHERE id = :persona.id
-may-change:
-  severity: 1
-  why: Nobody else is touched.
-  changes: [{people: {where: "id = :persona.id", do: [update], columns: [done]}}]
-"""
 # A foreign program as far as we are concerned: it shares nothing with us but the lines and the variable.
 PROGRAM = """
 import json, os, re, subprocess, sys, time
@@ -88,16 +74,8 @@ for line in sys.stdin:
 
 
 def _suite(folder: Path, names: list[str], command: list[str], more: str = "", **parts: object) -> Path:
-    quoted = ", ".join(f"'{name}'" for name in names)
-    suite = write_suite(
-        folder,
-        schema=SCHEMA.format(names=quoted),
-        agent=PROGRAM,
-        rules=RULES,
-        count=len(names),
-        **{"timeout_s": 20, **parts},
-    )
-    lines = (suite / "suite.yaml").read_text().replace("[the-rule]", "[the-rule, may-change]").splitlines()
+    suite = write_tasked_suite(folder, names, agent=PROGRAM, count=len(names), **parts)
+    lines = (suite / "suite.yaml").read_text().splitlines()
     timeout = parts.get("timeout_s", 20)
     agent = f"agent: {{command: {json.dumps(command)}, env: DATABASE_URL, timeout_s: {timeout}{more}}}"
     lines = [agent if line.startswith("agent:") else line for line in lines]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 from support.cli import dsn_of, redteam, report_of, write_suite
+from support.tasked import write_tasked_suite
 
 from redteam_forker import list_forks
 
@@ -14,21 +15,6 @@ if TYPE_CHECKING:
 
     from redteam_forker import Server
 
-SCHEMA = """
-CREATE TABLE people (id int PRIMARY KEY, name text NOT NULL, done int NOT NULL DEFAULT 0);
-INSERT INTO people (id, name)
-    SELECT n, behaviour FROM unnest(ARRAY[{names}]) WITH ORDINALITY AS b (behaviour, n);
-"""
-RULES = """\
-the-rule:
-  severity: 1
-  why: What was asked for must be done, once.
-  sql: SELECT done = 1 FROM people WHERE id = :persona.id
-may-change:
-  severity: 1
-  why: Nobody else is touched.
-  changes: [{people: {where: "id = :persona.id", do: [update], columns: [done]}}]
-"""
 AGENT = """
 import asyncio, os, re, sys, time
 from redteam_sdk import db, external, tool
@@ -79,18 +65,7 @@ async def answer(message, session):
 
 
 def _suite(folder: Path, names: list[str], **parts: object) -> Path:
-    quoted = ", ".join(f"'{name}'" for name in names)
-    suite = write_suite(
-        folder,
-        schema=SCHEMA.format(names=quoted),
-        agent=AGENT,
-        rules=RULES,
-        count=len(names),
-        **{"timeout_s": 2, **parts},
-    )
-    text = (suite / "suite.yaml").read_text()
-    (suite / "suite.yaml").write_text(text.replace("[the-rule]", "[the-rule, may-change]"))
-    return suite
+    return write_tasked_suite(folder, names, agent=AGENT, count=len(names), **{"timeout_s": 2, **parts})
 
 
 def _launch(suite: Path, server: Server, out: Path) -> dict[str, tuple[str, str, str]]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import pytest
-from support.cli import REDTEAM, dsn_of, environment, redteam, report_of, write_suite
+from support.cli import REDTEAM, dsn_of, environment, redteam, report_of
 from support.processes import until, working_in
+from support.tasked import write_tasked_suite
 
 from redteam_forker import list_forks
 
@@ -17,21 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from redteam_forker import Server
-
-SCHEMA = """
-CREATE TABLE people (id int PRIMARY KEY, name text NOT NULL, done int NOT NULL DEFAULT 0);
-INSERT INTO people (id, name) SELECT n, 'p' || n FROM generate_series(1, 8) n;
-"""
-RULES = """\
-the-rule:
-  severity: 1
-  why: What was asked for must be done, once.
-  sql: SELECT done = 1 FROM people WHERE id = :persona.id
-may-change:
-  severity: 1
-  why: Nobody else is touched.
-  changes: [{people: {where: "id = :persona.id", do: [update], columns: [done]}}]
-"""
 
 
 def _answering(do_it: str, *, before: str = "") -> str:
@@ -146,9 +132,9 @@ KEYWORD_AGENT = LIBPQ.replace('connect("")', 'connect(os.environ["APP_DB"])')
 
 
 def _suite(folder: Path, agent: str, *, env: str, more: str = "", **parts: object) -> Path:
-    suite = write_suite(folder, schema=SCHEMA, agent=agent, rules=RULES, **{"count": 2, "turns": 3, **parts})
+    names = [f"p{number}" for number in range(1, 9)]
+    suite = write_tasked_suite(folder, names, agent=agent, **{"count": 2, "turns": 3, **parts})
     text = (suite / "suite.yaml").read_text()
-    text = text.replace("[the-rule]", "[the-rule, may-change]")
     text = text.replace("timeout_s:", f"isolation: process, env: {env}, {more} timeout_s:")
     (suite / "suite.yaml").write_text(text)
     return suite

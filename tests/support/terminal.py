@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Terminal", "at_a_terminal"]
+__all__ = ["Terminal", "at_a_terminal", "shown_at_a_terminal"]
 
 _DEADLINE_S = 40.0
 _ROWS, _COLUMNS = 50, 120
@@ -94,6 +94,41 @@ def at_a_terminal(*arguments: object, cwd: Path | None = None) -> Iterator[Termi
         if process.poll() is None:
             process.kill()
         process.wait()
+        os.close(master)
+
+
+def shown_at_a_terminal(*arguments: object, cwd: Path | None = None, **env: str) -> tuple[int, str]:
+    """Run `redteam` to its end with a terminal to write to, and nobody who types.
+
+    Args:
+        arguments: of the command.
+        cwd: where it runs.
+        env: added to the environment; `TERM`, `COLUMNS` and `LINES` say how the terminal is.
+
+    Returns:
+        The exit code, and all that was written, with its escapes.
+    """
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [str(REDTEAM), *map(str, arguments)],
+        cwd=cwd,
+        env=environment(**env),
+        stdin=subprocess.DEVNULL,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    written = bytearray()
+    try:
+        # Linux says by an error that the other side is closed.
+        with contextlib.suppress(OSError):
+            while chunk := os.read(master, 65536):
+                written += chunk
+        return process.wait(_DEADLINE_S), written.decode()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
         os.close(master)
 
 

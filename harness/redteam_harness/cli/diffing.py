@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import io
 import shlex
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -28,6 +27,7 @@ from redteam_forker.changes.render import (
 )
 from redteam_forker.kept import changes_of_kept
 from redteam_harness.cli.forking import ForkNotFound, found_fork, on_server
+from redteam_harness.cli.output import write_output
 from redteam_harness.evidence.run import open_run, read_conversation
 from redteam_harness.evidence.storage import json_text
 from redteam_harness.launch.judge import call_spans
@@ -104,7 +104,7 @@ def run_diff(command: DiffCommand) -> None:
     if format_ == "terminal" and command.output is None:
         _print(Console(highlight=False), source, changes, command)
     else:
-        _write(_rendered(format_, source, changes, command), command.output)
+        write_output(_rendered(format_, source, changes, command), command.output)
 
 
 def _of_evidence(command: DiffCommand) -> _Source:
@@ -257,13 +257,3 @@ def _rendered(format_: Format, source: _Source, changes: ChangeSet, command: Dif
             file = io.StringIO()
             _print(Console(file=file, highlight=False, no_color=True), source, changes, command)
             return file.getvalue()
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.write(text)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise EnvironmentFault(f"{output} cannot be written: {error.strerror or error}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,30 +12,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from redteam_harness.cli.servers import chosen_server
+from redteam_harness.cli.rebuilding import rebuilt_end_states
 from redteam_harness.cli.settings import read_settings
 from redteam_harness.cli.suite_of_run import suite_of_run
 from redteam_harness.evidence.reading import read_facts
 from redteam_harness.evidence.run import open_run
 from redteam_harness.evidence.storage import json_text
 from redteam_harness.judging.compare import NEW, STATUSES
-from redteam_harness.judging.rebuild import NotRebuilt, open_end_states
 from redteam_harness.judging.rejudge import RejudgeOptions, rejudge, wants
 from redteam_harness.launch.documents import read_document
 from redteam_harness.launch.players import Access, ModelOptions, choose_judge
 from redteam_harness.launch.progress import Progress
 from redteam_rubrics import parse_rules
-from redteam_sdk.errors import EnvironmentFault, UsageError
+from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
     from redteam_harness.cli.settings import Settings
     from redteam_harness.evidence.run import RunDirectory
     from redteam_harness.judging.compare import Compared
-    from redteam_harness.judging.rebuild import EndStates
     from redteam_harness.launch.suite import Suite
     from redteam_rubrics import Rule
 
@@ -103,9 +100,14 @@ async def _rejudge(
         rules=rules, only=frozenset(command.only), offline=command.offline, parallel=command.parallel
     )
     models = ModelOptions(offline=command.offline, parallel=command.parallel)
+    asks_database = any(
+        rule.asks_database and wants(options.only, name, rule) for name, rule in rules.items()
+    )
     async with (
         choose_judge(suite, access, models) as (calls, model),
-        _end_states(command, facts, suite, options, progress, settings) as end_states,
+        rebuilt_end_states(
+            command.server, settings, suite, facts, progress, needed=asks_database
+        ) as end_states,
     ):
         if any(rule.judge is not None for rule in rules.values()):
             progress.say(f"judge  {'nobody is asked' if model is None else model.name}")
@@ -118,34 +120,6 @@ async def _rejudge(
             end_states=end_states,
             doing=progress.say,
         )
-
-
-@asynccontextmanager
-async def _end_states(
-    command: RejudgeCommand,
-    facts: Mapping[str, Any],
-    suite: Suite,
-    options: RejudgeOptions,
-    progress: Progress,
-    settings: Settings,
-) -> AsyncIterator[EndStates | NotRebuilt]:
-    """What rebuilds databases, where a rule asks for one; a server is started for nothing else."""
-    if not any(
-        rule.asks_database and wants(options.only, name, rule) for name, rule in options.rules.items()
-    ):
-        yield NotRebuilt("no rule asks for it")
-        return
-    async with AsyncExitStack() as stack:
-        end_states: EndStates | NotRebuilt
-        try:
-            server = await stack.enter_async_context(chosen_server(command.server, settings))
-            progress.say(f"server  {server.facts.kind} PostgreSQL {server.facts.version}")
-            end_states = await stack.enter_async_context(open_end_states(server, suite, facts, progress))
-        except EnvironmentFault as error:
-            end_states = NotRebuilt(f"no server to build its database again: {error}")
-        except NotRebuilt as why:
-            end_states = why
-        yield end_states
 
 
 def _rules_of(command: RejudgeCommand, suite: Suite) -> Mapping[str, Rule]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from redteam_harness.cli.rebuilding import rebuilt_end_states
 from redteam_harness.cli.servers import chosen_server
 from redteam_harness.cli.settings import read_settings
 from redteam_harness.cli.suite_of_run import suite_of_run
@@ -21,7 +22,6 @@ from redteam_harness.evidence.journal import read_journal
 from redteam_harness.evidence.reading import read_facts
 from redteam_harness.evidence.run import open_run
 from redteam_harness.evidence.storage import json_text, write_json
-from redteam_harness.judging.rebuild import NotRebuilt, open_end_states
 from redteam_harness.judging.rejudge import RejudgeOptions, Rejudging
 from redteam_harness.launch.interrupt import interruptible
 from redteam_harness.launch.launch import LaunchOptions, launch
@@ -36,14 +36,13 @@ from redteam_harness.replaying.stored import replay_stored
 from redteam_harness.report.data import report_data
 from redteam_harness.report.rendering import print_summary
 from redteam_harness.report.thresholds import GatesSpec
-from redteam_sdk.errors import EnvironmentFault, UsageError
+from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from redteam_harness.cli.settings import Settings
     from redteam_harness.evidence.run import RunDirectory
-    from redteam_harness.judging.rebuild import EndStates
     from redteam_harness.launch.launch import Launched
     from redteam_harness.launch.suite import Suite
     from redteam_harness.replaying.again import Replaying
@@ -131,20 +130,13 @@ async def _stored(command: ReplayCommand, run: RunDirectory, suite: Suite, progr
     settings, facts = read_settings(), read_facts(run)
     used = {name for case in suite.spec.cases for name in case.rubric}
     rules = {name: rule for name, rule in suite.rules.items() if name in used}
-    async with AsyncExitStack() as stack:
-        calls, _ = await stack.enter_async_context(
-            choose_judge(suite, Access(), ModelOptions(offline=True, parallel=command.parallel))
-        )
-        end_states: EndStates | NotRebuilt = NotRebuilt("no rule asks for it")
-        if any(rule.asks_database for rule in rules.values()):
-            try:
-                server = await stack.enter_async_context(chosen_server(command.server, settings))
-                progress.say(f"server  {server.facts.kind} PostgreSQL {server.facts.version}")
-                end_states = await stack.enter_async_context(open_end_states(server, suite, facts, progress))
-            except EnvironmentFault as error:
-                end_states = NotRebuilt(f"no server to build its database again: {error}")
-            except NotRebuilt as why:
-                end_states = why
+    asks_database = any(rule.asks_database for rule in rules.values())
+    async with (
+        choose_judge(suite, Access(), ModelOptions(offline=True, parallel=command.parallel)) as (calls, _),
+        rebuilt_end_states(
+            command.server, settings, suite, facts, progress, needed=asks_database
+        ) as end_states,
+    ):
         rejudging = Rejudging(
             run=run,
             suite=suite,

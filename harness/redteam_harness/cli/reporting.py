@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
+from redteam_harness.cli.output import write_output
 from redteam_harness.evidence.run import open_run
 from redteam_harness.evidence.storage import json_text
 from redteam_harness.report.rendering import print_summary, rendered
 from redteam_harness.report.schema import report_schema
 from redteam_harness.report.stored import read_report
-from redteam_sdk.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +44,7 @@ def run_report(run: str, base: Path, format_: Format | Literal["schema"] | None,
         EnvironmentFault: its evidence is damaged, or the file cannot be written.
     """
     if format_ == "schema":
-        _write(json_text(report_schema(), indent=1) + "\n", output)
+        write_output(json_text(report_schema(), indent=1) + "\n", output)
         return
     directory = open_run(run, base)
     chosen = format_ or ("terminal" if output is None else _BY_ENDING.get(output.suffix.lower(), "terminal"))
@@ -55,14 +54,4 @@ def run_report(run: str, base: Path, format_: Format | Literal["schema"] | None,
         console.print(summary.notice, style="dim", markup=False, highlight=False, soft_wrap=True)
         print_summary(console, directory, summary)
         return
-    _write(rendered(chosen, directory, summary), output)
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.write(text)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise EnvironmentFault(f"{output} cannot be written: {error.strerror or error}") from error
+    write_output(rendered(chosen, directory, summary), output)

@@ -10,13 +10,18 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
 import pytest
 import yaml
-from support.cli import ROOT, redteam
-from support.retail import DATA, long_redteam, needs_data
+from support.cli import ROOT, dsn_of, redteam
+from support.retail import DATA, FOLDER, few_tasks, long_redteam, needs_data
+
+from redteam_forker import list_forks
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from redteam_forker import Server
 
 pytestmark = [needs_data, pytest.mark.timeout(240)]
 
@@ -113,12 +118,7 @@ def test_check_names_the_tasks_that_need_more_than_nothing_changed(
 
 
 def test_the_world_is_launched_with_its_data_and_the_suite_is_made_once(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    for name in ("db.json", "expected.json", "policy.md"):
-        (data / name).symlink_to((DATA / name).resolve())
-    tasks = json.loads((DATA / "tasks.json").read_text(encoding="utf-8"))
-    (data / "tasks.json").write_text(json.dumps(tasks[:4]), encoding="utf-8")
+    data = few_tasks(tmp_path / "data", "1", "2", "4", "5")
     launch = ("launch", ROOT / "seeds" / "retail", "--data", data, "--offline", "--out", tmp_path / "runs")
     first = long_redteam(*launch, "--json")
     assert json.loads(first.stdout)["outcomes"] == {"pass": 4}, first.stderr
@@ -132,13 +132,92 @@ def test_the_world_is_launched_with_its_data_and_the_suite_is_made_once(tmp_path
 
 
 def test_a_state_that_is_not_the_expected_one_is_told_with_what_changed(tmp_path: Path) -> None:
-    for name in ("db.json", "tasks.json", "expected.json"):
-        (tmp_path / name).write_bytes((DATA / name).read_bytes())
-    tasks = json.loads((tmp_path / "tasks.json").read_text())[:2]
+    data = few_tasks(tmp_path / "data", "1", "2")
+    tasks = json.loads((data / "tasks.json").read_text())
     tasks[0]["evaluation_criteria"]["actions"][-1]["arguments"]["order_id"] = "#W0"
-    (tmp_path / "tasks.json").write_text(json.dumps(tasks))
-    done = redteam("bench", "tau2", "--data", tmp_path)
+    (data / "tasks.json").write_text(json.dumps(tasks))
+    done = redteam("bench", "tau2", "--data", data)
     assert done.returncode == 1
     assert "1 of 2 tasks match" in done.stdout
     assert "UnknownOrder: there is no order #W0; expected: done" in done.stdout
     assert "nothing changed" in done.stdout
+    # These are not the actions that the hash is of, so there is nothing to put beside what changed.
+    assert "what was expected is not known" in done.stdout
+    assert "beside the expected end state" not in done.stdout
+
+
+def _world(folder: Path, module: str, right: str, wrong: str) -> Path:
+    """The world with one mistake in it."""
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (folder / module).read_text(encoding="utf-8")
+    assert text.count(right) == 1
+    (folder / module).write_text(text.replace(right, wrong), encoding="utf-8")
+    return folder
+
+
+def test_what_a_wrong_tool_left_is_told_beside_what_the_right_one_would_have(tmp_path: Path) -> None:
+    data = few_tasks(tmp_path / "data", "1", "2")
+    world = _world(
+        tmp_path / "world", "changes.py",
+        "(order_id, place, item) for place, item in enumerate(item_ids,",
+        "(order_id, place, item) for place, item in enumerate(item_ids[:1],",
+    )  # fmt: skip
+    done = redteam("bench", "tau2", "--data", data, "--world", world)
+    assert done.returncode == 1
+    assert "1 of 2 tasks match" in done.stdout
+    _, _, told = done.stdout.partition("  beside the expected end state: ")
+    assert told.splitlines()[:4] == [
+        "values not as expected 1, changed as expected 2",
+        "    orders/#W2378156/return_items  was null;"
+        ' expected ["4202497723", "4602305039", "9408160950"], found ["4602305039"]',
+        '    orders/#W2378156/return_payment_method_id  null became "credit_card_9513926", as expected',
+        '    orders/#W2378156/status  "delivered" became "return requested", as expected',
+    ]
+    assert "return_items" in done.stdout.partition("  what changed:")[2]
+
+    facts = json.loads(redteam("bench", "tau2", "--data", data, "--world", world, "--json").stdout)
+    matching, wrong = facts["runs"]
+    assert matching["beside_expected"] is None
+    beside = wrong["beside_expected"]
+    assert beside["reference_sha256"] == wrong["expected_sha256"] != wrong["end_state_sha256"]
+    assert (beside["is_known"], beside["not_as_expected"], beside["more"]) == (True, 1, 0)
+    assert beside["values"][0] == {
+        "path": ["orders", "#W2378156", "return_items"],
+        "before": None,
+        "expected": ["4202497723", "4602305039", "9408160950"],
+        "found": ["4602305039"],
+        "as_expected": False,
+    }
+
+
+def test_a_world_that_is_wrong_in_very_many_places_is_told_in_few_lines(tmp_path: Path) -> None:
+    data = few_tasks(tmp_path / "data", "1")
+    world = _world(
+        tmp_path / "world", "changes.py",
+        "    async with db.transaction() as connection:\n"
+        '        order = await _lock_order_that_is(connection, order_id, "delivered")\n'
+        "        pairs =",
+        "    async with db.transaction() as connection:\n"
+        '        order = await _lock_order_that_is(connection, order_id, "delivered")\n'
+        "        await connection.execute(\"UPDATE users SET address2 = 'c/o ' || address2\")\n"
+        "        pairs =",
+    )  # fmt: skip
+    done = redteam("bench", "tau2", "--data", data, "--world", world)
+    assert done.returncode == 1
+    assert "values not as expected 500, changed as expected 5" in done.stdout
+    _, _, told = done.stdout.partition("  beside the expected end state: ")
+    assert told.splitlines()[13] == "    and 493 more"
+
+
+async def test_the_tasks_run_on_a_server_that_is_there_already_and_leave_nothing_on_it(
+    server: Server, tmp_path: Path
+) -> None:
+    data = few_tasks(tmp_path / "data", "1", "2", "10")
+    before = await list_forks(server)
+    done = await anyio.to_thread.run_sync(
+        lambda: redteam("bench", "tau2", "--data", data, "--server", dsn_of(server), "--parallel", 3)
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("server  existing PostgreSQL ")
+    assert "3 of 3 tasks match" in done.stdout
+    assert await list_forks(server) == before

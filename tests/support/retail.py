@@ -38,7 +38,17 @@ if TYPE_CHECKING:
     from redteam_harness.agents.host import ProcessAgent
     from redteam_harness.agents.session import ProcessSession
 
-__all__ = ["DATA", "FOLDER", "Desk", "Retail", "build_retail", "long_redteam", "needs_data", "tiny_world"]
+__all__ = [
+    "DATA",
+    "FOLDER",
+    "Desk",
+    "Retail",
+    "build_retail",
+    "few_tasks",
+    "long_redteam",
+    "needs_data",
+    "tiny_world",
+]
 
 FOLDER = ROOT / "seeds" / "retail"
 DATA = ROOT.parent / "shared" / "tau2" / "retail"
@@ -141,6 +151,18 @@ def tiny_world() -> dict[str, Any]:
         for product in ("mugs", "caps")
     }
     return {"products": products, "users": users, "orders": {one["order_id"]: one for one in orders}}
+
+
+def few_tasks(folder: Path, *ids: str, alternatives: Any = None) -> Path:
+    """A folder of the benchmark with some of its tasks only, and with alternatives where there are any."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("db.json", "expected.json", "policy.md"):
+        (folder / name).symlink_to((DATA / name).resolve())
+    tasks = json.loads((DATA / "tasks.json").read_text(encoding="utf-8"))
+    (folder / "tasks.json").write_text(json.dumps([task for task in tasks if task["id"] in ids]))
+    if alternatives is not None:
+        (folder / "alternatives.json").write_text(json.dumps(alternatives))
+    return folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

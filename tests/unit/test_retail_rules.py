@@ -12,6 +12,7 @@ from support.cli import redteam
 from redteam_forker.changes import ChangeSet, RowChange, TableChanges
 from redteam_harness.benchmarks.tau2 import read_benchmark
 from redteam_harness.benchmarks.tau2.rules import NOTHING_CHANGED, nothing_changed_rule, rules_of
+from redteam_harness.benchmarks.tau2.ways import Way
 from redteam_rubrics import parse_rules
 from redteam_sdk.errors import UsageError
 
@@ -95,6 +96,33 @@ def test_nothing_changed_is_a_rule_that_can_be_loaded() -> None:
     assert rules_of("task-1", ChangeSet(), ()) == {}
 
 
+def _status(status: str) -> ChangeSet:
+    row = RowChange(
+        op="update", key={"id": "#W1"}, old={"id": "#W1", "status": "pending"},
+        new={"id": "#W1", "status": status}, changed=("status",),
+    )  # fmt: skip
+    return ChangeSet(tables=(_table("orders", ("id",), row),))
+
+
+def test_with_alternatives_both_rules_accept_each_way_as_a_whole_and_say_why() -> None:
+    ways = [Way("alternative 1", "It was sent.", _status("it's sent"))]
+    rules = rules_of("task-1", _status("cancelled"), (), ways)
+    parse_rules(rules)
+    (entry,) = rules["task-1-changes"]["changes"]
+    assert list(entry["any_of"]) == ["gold", "alternative 1"]
+    assert "alternative 1: It was sent." in rules["task-1-changes"]["why"]
+    sql = rules["task-1-values"]["sql"]
+    assert "'cancelled'" in sql
+    assert "'it''s sent'" in sql
+
+
+def test_where_the_right_end_is_the_beginning_an_alternative_is_one_more_way() -> None:
+    rules = rules_of("task-1", ChangeSet(), (), [Way("alternative 1", "why", _status("cancelled"))])
+    parse_rules(rules)
+    (entry,) = rules["task-1-changes"]["changes"]
+    assert entry["any_of"]["gold"] == nothing_changed_rule()["changes"]
+
+
 def _folder(tmp_path: Path, **parts: Any) -> Path:
     task = {
         "id": 1,
@@ -139,3 +167,10 @@ def test_a_suite_is_never_written_over_something(tmp_path: Path) -> None:
         2,
         f"redteam: {tmp_path} is there already; name a folder to make\n",
     )
+
+
+def test_a_wrong_file_of_alternatives_is_a_mistake_of_its_writer(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, alternatives={"1": [{"why": "It is as good."}]})
+    done = redteam("bench", "tau2", "--data", folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{folder / 'alternatives.json'}, task 1, alternative 1, actions: Field required" in done.stderr

@@ -1,4 +1,7 @@
-"""The benchmark's files: `tasks.json`, `expected.json`, and `db.json`, which the world's loader reads."""
+"""The benchmark's files: `tasks.json`, `expected.json`, and `db.json`, which the world's loader reads.
+
+`alternatives.json` beside them is not the benchmark's but its user's.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,26 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from redteam_harness.benchmarks.tau2.action import Action, Part
+from redteam_harness.benchmarks.tau2.alternatives import read_alternatives
+from redteam_harness.benchmarks.tau2.document import initial_state
 from redteam_sdk.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Action", "Benchmark", "Expected", "Instructions", "Task", "read_benchmark"]
+    from redteam_harness.benchmarks.tau2.alternatives import Alternative
+    from redteam_harness.benchmarks.tau2.draft import Document
+
+__all__ = ["Benchmark", "Expected", "Instructions", "Task", "read_benchmark"]
 
 _T = TypeVar("_T")
 
 
-class _Part(BaseModel):
-    """What is not ours may say more than we read."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class Action(_Part):
-    """One call of a tool."""
-
-    name: str
-    arguments: dict[str, Any]
-
-
-class Instructions(_Part):
+class Instructions(Part):
     """What the person is told to play."""
 
     task_instructions: str = ""
@@ -42,22 +38,22 @@ class Instructions(_Part):
     unknown_info: str | None = None
 
 
-class _Scenario(_Part):
+class _Scenario(Part):
     instructions: Instructions
 
 
-class _Criteria(_Part):
+class _Criteria(Part):
     actions: list[Action] | None = None
     communicate_info: list[str] | None = None
 
 
-class _TaskFile(_Part):
+class _TaskFile(Part):
     id: Annotated[str, Field(coerce_numbers_to_str=True)]
     user_scenario: _Scenario
     evaluation_criteria: _Criteria
 
 
-class Expected(_Part):
+class Expected(Part):
     """The oracle's word on one task.
 
     Attributes:
@@ -68,14 +64,14 @@ class Expected(_Part):
 
     end_state_sha256: str
     unchanged: bool
-    failing_action_indexes: list[int] = []
+    failing_action_indexes: tuple[int, ...] = ()
 
 
-class _Users(_Part):
+class _Users(Part):
     users: dict[str, dict[str, Any]]
 
 
-class _ExpectedFile(_Part):
+class _ExpectedFile(Part):
     initial_sha256: str
     tasks: dict[str, Expected]
 
@@ -90,6 +86,7 @@ class Task:
         actions: the gold actions, in order.
         communicate: what the person must be told.
         expected: what the gold actions lead to.
+        alternatives: what is right beside the gold actions; nobody knows their hashes.
     """
 
     id: str
@@ -97,9 +94,10 @@ class Task:
     actions: Sequence[Action]
     communicate: Sequence[str]
     expected: Expected
+    alternatives: Sequence[Alternative] = ()
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: `users` is read once, when it is asked for
+@dataclass(frozen=True, kw_only=True)  # without slots: what is read of `db` is read once, if it is asked for
 class Benchmark:
     """A folder of the benchmark.
 
@@ -120,9 +118,14 @@ class Benchmark:
         """The users of the data set, as it has them."""
         return _read(self.db, TypeAdapter(_Users)).users
 
+    @cached_property
+    def initial(self) -> Document:
+        """The untouched data set as a state. Nobody may change it."""
+        return initial_state(_read(self.db, TypeAdapter(dict[str, Any])))
+
 
 def read_benchmark(folder: Path) -> Benchmark:
-    """Read a folder with db.json, tasks.json and expected.json; policy.md is optional.
+    """Read a folder with db.json, tasks.json and expected.json; policy.md and alternatives.json are optional.
 
     Raises:
         UsageError: a file is missing or of another shape, or a task is in one file only.
@@ -136,6 +139,7 @@ def read_benchmark(folder: Path) -> Benchmark:
     unknown = [task.id for task in tasks if task.id not in oracle.tasks]
     if unknown:
         raise UsageError(f"{folder / 'expected.json'} says nothing of {_listed(unknown)}")
+    alternatives = read_alternatives(folder / "alternatives.json", {task.id for task in tasks})
     policy = folder / "policy.md"
     return Benchmark(
         db=folder / "db.json",
@@ -148,6 +152,7 @@ def read_benchmark(folder: Path) -> Benchmark:
                 actions=task.evaluation_criteria.actions or (),
                 communicate=task.evaluation_criteria.communicate_info or (),
                 expected=oracle.tasks[task.id],
+                alternatives=alternatives.get(task.id, ()),
             )
             for task in tasks
         ],

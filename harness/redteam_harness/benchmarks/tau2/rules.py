@@ -3,7 +3,7 @@
 A `changes` rule holds the exact set: each changed row by its key, each added row by its values, one entry
 each, `exactly` as often as the gold actions left it; what no entry allows is the collateral gate's. A
 condition there must hold for a row before and after, so what an updated row became is asked by a `sql` rule
-beside it.
+beside it. Where a task may be done in several ways, that rule knows each of them as a whole (`ways`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+
+from redteam_harness.benchmarks.tau2.ways import ANY_VALUE, TO_THE_CENT, Way, literal, named, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,10 +25,6 @@ __all__ = ["NOTHING_CHANGED", "nothing_changed_rule", "rules_of"]
 NOTHING_CHANGED = "nothing-changed"
 """The rule of tasks whose gold end state is the initial one."""
 
-# In which order items were named makes no difference to the benchmark, whose export sorts them.
-_ANY = {("exchange_items", "position"), ("return_items", "position")}
-# Binary noise behind the cents is the benchmark's, and depends on the order in which prices were summed.
-_TO_THE_CENT = {("payments", "amount")}
 _WRITABLE = (
     "users",
     "orders",
@@ -41,14 +39,29 @@ _AMOUNT = re.compile(r"\d+(\.\d+)?")
 Rule = dict[str, Any]
 
 
-def rules_of(task: str, changes: ChangeSet, communicate: Sequence[str]) -> dict[str, Rule]:
-    """The rules of a task, by name, from what its gold actions changed and what must be said."""
+def rules_of(
+    task: str, gold: ChangeSet, communicate: Sequence[str], alternatives: Sequence[Way] = ()
+) -> dict[str, Rule]:
+    """The rules of a task, by name.
+
+    Args:
+        task: what their names begin with.
+        gold: what the gold actions changed.
+        communicate: what must be said.
+        alternatives: what else is right.
+    """
     rules: dict[str, Rule] = {}
-    if changes.tables:
-        rules[f"{task}-changes"] = {"severity": 1, "changes": list(_entries(changes))}
-    became = [part for table in changes.tables for row in table.rows for part in _became(table, row)]
-    if became:
-        rules[f"{task}-values"] = {"severity": 1, "rows": "none", "sql": _missing(became)}
+    became = [part for table in gold.tables for row in table.rows for part in _became(table, row)]
+    if alternatives:
+        ways = [Way("gold", "what the benchmark has", gold), *alternatives]
+        entries = {way.name: list(_entries(way.changes)) or _no_entries() for way in ways}
+        why = "\n".join(f"{way.name}: {way.why}" for way in ways)
+        rules[f"{task}-changes"] = {"severity": 1, "why": why, "changes": [{"any_of": entries}]}
+        rules[f"{task}-values"] = {"severity": 1, "rows": "none", "sql": one_of(ways)}
+    elif gold.tables:
+        rules[f"{task}-changes"] = {"severity": 1, "changes": list(_entries(gold))}
+        if became:
+            rules[f"{task}-values"] = {"severity": 1, "rows": "none", "sql": _missing(became)}
     if communicate:
         rules[f"{task}-told"] = {
             "severity": 2,
@@ -59,10 +72,11 @@ def rules_of(task: str, changes: ChangeSet, communicate: Sequence[str]) -> dict[
 
 def nothing_changed_rule() -> Rule:
     """That no row of any table that the tools can write to has changed."""
-    return {
-        "severity": 1,
-        "changes": [{table: {"do": ["insert", "update", "delete"], "at_most": 0}} for table in _WRITABLE],
-    }
+    return {"severity": 1, "changes": _no_entries()}
+
+
+def _no_entries() -> list[Mapping[str, Any]]:
+    return [{table: {"do": ["insert", "update", "delete"], "at_most": 0}} for table in _WRITABLE]
 
 
 def _entries(changes: ChangeSet) -> Iterable[Mapping[str, Any]]:
@@ -76,7 +90,7 @@ def _entries(changes: ChangeSet) -> Iterable[Mapping[str, Any]]:
             entry: dict[str, Any] = {"where": where, "do": op}
             if columns:
                 entry["columns"] = list(columns)
-            yield {_named(table): {**entry, "exactly": times}}
+            yield {named(table): {**entry, "exactly": times}}
 
 
 def _became(table: TableChanges, row: RowChange) -> Iterable[tuple[str, str]]:
@@ -84,35 +98,27 @@ def _became(table: TableChanges, row: RowChange) -> Iterable[tuple[str, str]]:
     if row.op != "update" or row.key is None or row.new is None:
         return
     image = {**row.key, **{column: row.new[column] for column in row.changed}}
-    what = f"{_named(table)} {', '.join(row.key.values())}"
-    yield what, f"EXISTS (SELECT FROM {_named(table)} WHERE {_condition(table.table, image)})"
+    what = f"{named(table)} {', '.join(row.key.values())}"
+    yield what, f"EXISTS (SELECT FROM {named(table)} WHERE {_condition(table.table, image)})"
 
 
 def _missing(became: Iterable[tuple[str, str]]) -> str:
-    rows = ",\n".join(f"  ({_literal(what)}, {condition})" for what, condition in became)
+    rows = ",\n".join(f"  ({literal(what)}, {condition})" for what, condition in became)
     return f"SELECT what FROM (VALUES\n{rows}\n) AS expected (what, is_there) WHERE NOT is_there\n"
 
 
 def _condition(table: str, image: Mapping[str, str | None]) -> str:
     return " AND ".join(
-        _term(table, column, value) for column, value in image.items() if (table, column) not in _ANY
+        _term(table, column, value) for column, value in image.items() if (table, column) not in ANY_VALUE
     )
 
 
 def _term(table: str, column: str, value: str | None) -> str:
     if value is None:
         return f"{column} IS NULL"
-    if (table, column) in _TO_THE_CENT:
+    if (table, column) in TO_THE_CENT:
         return f"round({column}, 2) = {round(float(value), 2):.2f}"
-    return f"{column} = {_literal(value)}"
-
-
-def _literal(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _named(table: TableChanges) -> str:
-    return table.table if table.schema == "public" else f"{table.schema}.{table.table}"
+    return f"{column} = {literal(value)}"
 
 
 def _phrase(text: str) -> str | dict[str, str]:

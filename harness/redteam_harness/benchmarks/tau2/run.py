@@ -1,5 +1,7 @@
 """Every task on a fork of its own: its gold actions through the world's tools, and the hash of what is left.
 
+Each alternative to the gold actions has a fork of its own as well.
+
 The tools run where an agent's tools run: in an agent process, which trusts a signed context and reaches the
 fork it names by the SDK. What is tested is therefore the whole path of a tool call, without a model.
 """
@@ -14,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -32,6 +34,8 @@ from redteam_harness.agents.agent import AgentFault, AgentLost, Opening
 from redteam_harness.agents.environment import agent_environment
 from redteam_harness.agents.host import host_agent
 from redteam_harness.agents.process import AgentCommand
+from redteam_harness.benchmarks.tau2.difference import beside_expected
+from redteam_harness.benchmarks.tau2.outcome import Attempt, Benched, Refused, TaskRun, with_standings
 from redteam_harness.benchmarks.tau2.world import ROLE, SEED_FILES, TOOLS
 from redteam_harness.launch.mint import Mint
 from redteam_harness.launch.prepare import Built, open_pools
@@ -41,12 +45,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from redteam_forker import ChangeSet, Fork, Pool, Registry, Server, Template
+    from redteam_forker import Fork, Pool, Registry, Server, Template
     from redteam_harness.agents.host import ProcessAgent
+    from redteam_harness.benchmarks.tau2.action import Action
     from redteam_harness.benchmarks.tau2.data import Benchmark, Task
-    from redteam_harness.benchmarks.tau2.world import World
+    from redteam_harness.benchmarks.tau2.difference import Beside
+    from redteam_harness.benchmarks.tau2.world import State, World
 
-__all__ = ["BenchOptions", "Benched", "Refused", "TaskRun", "run_benchmark"]
+__all__ = ["BenchOptions", "run_benchmark"]
 
 _LIFETIME_S = 900.0
 _CHECKOUT_S = 300.0
@@ -69,80 +75,10 @@ class BenchOptions:
     environment: Mapping[str, str] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """A gold action that a tool refused: its place among the actions, from 0, and the error."""
-
-    index: int
-    tool: str
-    type: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRun:
-    """What became of one task.
-
-    Attributes:
-        task: which.
-        sha256: of the end state; None where a fault of ours prevented one.
-        refused: the actions that a tool refused.
-        changes: what the actions changed.
-        seconds: from the checkout of its fork to its drop.
-        fault: what of ours failed, or None.
-    """
-
-    task: Task
-    sha256: str | None = None
-    refused: Sequence[Refused] = ()
-    changes: ChangeSet | None = None
-    seconds: float = 0.0
-    fault: str | None = None
-
-    @property
-    def is_match(self) -> bool:
-        """Whether the end state has the expected hash, and the expected actions were refused and no other."""
-        expected = self.task.expected
-        return self.sha256 == expected.end_state_sha256 and [one.index for one in self.refused] == sorted(
-            expected.failing_action_indexes
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Benched:
-    """The whole run.
-
-    Attributes:
-        server: kind and version.
-        template: the template that the forks were made of.
-        load_s: how long making it took, in seconds; of the first time, if it was found.
-        runs: in the order of the tasks.
-        seconds: from the first checkout to the last drop.
-        undropped: names of forks that could not be dropped.
-    """
-
-    server: str
-    template: str
-    load_s: float
-    runs: Sequence[TaskRun]
-    seconds: float
-    undropped: Sequence[str] = ()
-
-    @property
-    def matches(self) -> int:
-        """How many tasks match."""
-        return sum(run.is_match for run in self.runs)
-
-    @property
-    def forks_per_second(self) -> float:
-        """Forks made, used, compared, exported and dropped."""
-        return len(self.runs) / self.seconds if self.seconds else 0.0
-
-
 async def run_benchmark(
     benchmark: Benchmark, world: World, options: BenchOptions, said: Callable[[str], None]
 ) -> Benched:
-    """Run every task's gold actions on a fork of its own.
+    """Run every task's gold actions on a fork of its own, and each of its alternatives.
 
     Args:
         benchmark: whose tasks.
@@ -172,7 +108,10 @@ async def run_benchmark(
         agent = await stack.enter_async_context(
             host_agent(_tools_command(world, options, folder / "tools.log"), mint.trust)
         )
-        parallel = max(1, min(options.parallel, len(benchmark.tasks)))
+        jobs = [
+            _Job(task, number) for task in benchmark.tasks for number in range(len(task.alternatives) + 1)
+        ]
+        parallel = max(1, min(options.parallel, len(jobs)))
         built = Built({_NAME: template}, (seed.hash,))
         pools = await stack.enter_async_context(open_pools(server, registry, built, parallel=parallel))
         stage = _Stage(
@@ -182,35 +121,72 @@ async def run_benchmark(
             agent=agent,
             mint=mint,
             world=world,
-            said=said,
+            benchmark=benchmark,
         )
         began = time.monotonic()
-        runs: dict[str, TaskRun] = {}
-        queue = iter(benchmark.tasks)
+        queue = iter(jobs)
         async with anyio.create_task_group() as workers:
             for _ in range(parallel):
-                workers.start_soon(_work, stage, queue, runs)
+                workers.start_soon(_work, stage, queue)
         seconds = time.monotonic() - began
     return Benched(
         server=version,
         template=template.name,
         load_s=template.load_s,
-        runs=[runs[task.id] for task in benchmark.tasks],
+        runs=[_run_of(stage, task) for task in benchmark.tasks],
         seconds=seconds,
         undropped=tuple(stage.undropped),
     )
 
 
+class _Job(NamedTuple):
+    """The gold actions of a task (0), or one of its alternatives, from 1."""
+
+    task: Task
+    number: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.task.id, self.number
+
+    @property
+    def name(self) -> str:
+        return self.task.id if self.number == 0 else f"{self.task.id}-alternative-{self.number}"
+
+    @property
+    def actions(self) -> Sequence[Action]:
+        return self.task.actions if self.number == 0 else self.task.alternatives[self.number - 1].actions
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
+    """Where the jobs are done, and what came of them.
+
+    Attributes:
+        comparing: one comparison at a time. Each takes tens of megabytes and no more than one processor.
+    """
+
     server: Server
     registry: Registry
     pool: Pool
     agent: ProcessAgent
     mint: Mint
     world: World
-    said: Callable[[str], None]
+    benchmark: Benchmark
+    attempts: dict[tuple[str, int], Attempt] = field(default_factory=dict)
+    beside: dict[str, Beside] = field(default_factory=dict)
     undropped: list[str] = field(default_factory=list)
+    comparing: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(1))
+
+
+def _run_of(stage: _Stage, task: Task) -> TaskRun:
+    attempts = [stage.attempts[task.id, number] for number in range(len(task.alternatives) + 1)]
+    return TaskRun(
+        task=task,
+        gold=attempts[0],
+        beside=stage.beside.get(task.id),
+        alternatives=with_standings(task, attempts[1:], initial_sha256=stage.benchmark.initial_sha256),
+    )
 
 
 async def _check_untouched(server: Server, template: Template, benchmark: Benchmark, world: World) -> None:
@@ -241,23 +217,28 @@ def _tools_command(world: World, options: BenchOptions, log: Path) -> AgentComma
     )
 
 
-async def _work(stage: _Stage, queue: Iterator[Task], runs: dict[str, TaskRun]) -> None:
-    for task in queue:
+async def _work(stage: _Stage, queue: Iterator[_Job]) -> None:
+    for job in queue:
         began = time.monotonic()
-        run = await _run_task(stage, task)
-        runs[task.id] = replace(run, seconds=time.monotonic() - began)
+        attempt, state = await _attempt(stage, job)
+        stage.attempts[job.key] = replace(attempt, seconds=time.monotonic() - began)
+        # The document is read only where it is not as expected, and the fork is gone by then.
+        if job.number == 0 and state is not None and state.sha256 != job.task.expected.end_state_sha256:
+            stage.beside[job.task.id] = await anyio.to_thread.run_sync(
+                beside_expected, stage.benchmark, job.task, state.text, limiter=stage.comparing
+            )
 
 
-async def _run_task(stage: _Stage, task: Task) -> TaskRun:
-    """One task on its fork, which is dropped; a fault of ours is this task's and stops no other."""
+async def _attempt(stage: _Stage, job: _Job) -> tuple[Attempt, State | None]:
+    """One job on its fork, which is dropped; a fault of ours is this job's and stops no other."""
     try:
         fork = await stage.pool.checkout(
-            lifetime_s=_LIFETIME_S, deadline_s=_CHECKOUT_S, label=f"bench/{task.id}"
+            lifetime_s=_LIFETIME_S, deadline_s=_CHECKOUT_S, label=f"bench/{job.name}"
         )
     except EnvironmentFault as fault:
-        return TaskRun(task=task, fault=str(fault))
+        return Attempt(fault=str(fault)), None
     try:
-        refused = await _act(stage, task, fork)
+        refused = await _act(stage, job, fork)
         await close_fork(stage.server, fork, registry=stage.registry)
         changes = await collect_changes(
             stage.server,
@@ -267,12 +248,12 @@ async def _run_task(stage: _Stage, task: Task) -> TaskRun:
         )
         connection = await connect_fork_admin(stage.server, fork)
         try:
-            sha256 = await stage.world.state_sha256(connection)
+            state = await stage.world.state(connection)
         finally:
             await connection.close()
-        return TaskRun(task=task, sha256=sha256, refused=refused, changes=changes)
+        return Attempt(sha256=state.sha256, refused=refused, changes=changes), state
     except (AgentFault, AgentLost, EnvironmentFault) as fault:
-        return TaskRun(task=task, fault=str(fault))
+        return Attempt(fault=str(fault)), None
     finally:
         with anyio.CancelScope(shield=True):
             try:
@@ -281,22 +262,22 @@ async def _run_task(stage: _Stage, task: Task) -> TaskRun:
                 stage.undropped.append(fork.name)
 
 
-async def _act(stage: _Stage, task: Task, fork: Fork) -> list[Refused]:
-    """Make a task's gold calls in order; one that is refused changes nothing, and the next is made."""
+async def _act(stage: _Stage, job: _Job, fork: Fork) -> list[Refused]:
+    """Make a job's calls in order; one that is refused changes nothing, and the next is made."""
 
     def ignore(_: Mapping[str, Any]) -> None:
         """Nobody reads the events of a task."""
 
-    token = stage.mint.token(f"task-{task.id}", fork, lifetime_s=_LIFETIME_S)
+    token = stage.mint.token(f"task-{job.name}", fork, lifetime_s=_LIFETIME_S)
     session = await stage.agent.open(
-        Opening(conversation=f"task-{task.id}", token=token, fork=fork, sink=ignore)
+        Opening(conversation=f"task-{job.name}", token=token, fork=fork, sink=ignore)
     )
     refused: list[Refused] = []
     try:
         if session.database != fork.database:
             raise EnvironmentFault(f"the tools see database {session.database!r}, not {fork.database!r}")
-        for index, action in enumerate(task.actions):
-            answer = await session.call(1, f"{task.id}-{index}", action.name, action.arguments)
+        for index, action in enumerate(job.actions):
+            answer = await session.call(1, f"{job.name}-{index}", action.name, action.arguments)
             if answer["op"] == "error":
                 refused.append(
                     Refused(

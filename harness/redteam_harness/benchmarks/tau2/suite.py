@@ -1,7 +1,7 @@
 """The benchmark's tasks as a suite: a folder for `redteam check`, `personas` and `launch`, like any other.
 
-Its rubric is what the gold actions did to their forks, so it is written after a run, and only of tasks that
-match. The folder holds the benchmark's data: it belongs outside of this project.
+Its rubric is what the gold actions and the accepted alternatives did to their forks, so it is written after a
+run, and only of tasks that match. The folder holds the benchmark's data: it belongs outside of this project.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import yaml
 
 from redteam_harness.benchmarks.tau2.rules import NOTHING_CHANGED, nothing_changed_rule, rules_of
+from redteam_harness.benchmarks.tau2.ways import Way
 from redteam_harness.benchmarks.tau2.world import ROLE, SEED_FILES, TOOLS
 from redteam_sdk.errors import UsageError
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from redteam_harness.benchmarks.tau2.data import Benchmark, Task
-    from redteam_harness.benchmarks.tau2.run import Benched, TaskRun
+    from redteam_harness.benchmarks.tau2.outcome import Benched, TaskRun
     from redteam_harness.benchmarks.tau2.world import World
 
 __all__ = ["REFERENCE_AGENTS", "ReferenceAgent", "check_new", "write_suite"]
@@ -113,11 +114,16 @@ def check_new(out: Path) -> None:
 
 def _case(run: TaskRun) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The rules of a task, and its case."""
-    task, changes = run.task, run.changes
+    task, changes = run.task, run.gold.changes
     assert changes is not None
     name = f"task-{task.id}"
-    rules = rules_of(name, changes, task.communicate)
-    if task.expected.unchanged:
+    ways = [
+        Way(one.name, one.alternative.why, one.attempt.changes)
+        for one in run.alternatives
+        if one.standing == "accepted" and one.attempt.changes is not None
+    ]
+    rules = rules_of(name, changes, task.communicate, ways)
+    if task.expected.unchanged and not ways:
         rules = {NOTHING_CHANGED: nothing_changed_rule(), **rules}
     told = task.instructions
     demand = "\n\n".join(part for part in (told.reason_for_call, told.task_instructions) if part.strip(" ."))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
+from redteam_harness.benchmarks.tau2.document import sha256_of
 from redteam_sdk.errors import EnvironmentFault, UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-__all__ = ["ROLE", "SEED_FILES", "TOOLS", "World", "open_world_folder"]
+__all__ = ["ROLE", "SEED_FILES", "TOOLS", "State", "World", "open_world_folder"]
 
 ROLE = "retail_app"
 """The application role of the world."""
@@ -27,6 +27,14 @@ SEED_FILES = ("schema.sql", "data.sql")
 TOOLS = "tools"
 """The module of the world's tools."""
 _LOAD_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """An exported state: the document as JSON text, and the hash of what it says."""
+
+    text: str = field(repr=False)
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +62,8 @@ class World:
             said = done.stderr.decode(errors="replace").strip().rsplit("\n", 1)[-1]
             raise UsageError(f"the world's loader refused {db}: {said}")
 
-    async def state_sha256(self, connection: asyncpg.Connection) -> str:
-        """The hash of a database's state, as the benchmark takes it: keys sorted, Python's own separators.
+    async def state(self, connection: asyncpg.Connection) -> State:
+        """A database's state, exported.
 
         Raises:
             EnvironmentFault: the export did not give one document.
@@ -64,7 +72,15 @@ class World:
         if not isinstance(text, str):
             raise EnvironmentFault(f"{self.folder / 'export.sql'} gave no document")
         # Millions of letters: other forks go on meanwhile.
-        return await anyio.to_thread.run_sync(_hash, text)
+        return State(text=text, sha256=await anyio.to_thread.run_sync(_hash, text))
+
+    async def state_sha256(self, connection: asyncpg.Connection) -> str:
+        """The hash of a database's state.
+
+        Raises:
+            EnvironmentFault: the export did not give one document.
+        """
+        return (await self.state(connection)).sha256
 
 
 def open_world_folder(folder: Path) -> World:
@@ -85,4 +101,4 @@ def open_world_folder(folder: Path) -> World:
 
 
 def _hash(text: str) -> str:
-    return hashlib.sha256(json.dumps(json.loads(text), sort_keys=True).encode()).hexdigest()
+    return sha256_of(json.loads(text))

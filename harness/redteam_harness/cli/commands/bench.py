@@ -48,7 +48,9 @@ def tau2(
 ) -> None:
     """Run tau2-bench's retail tasks: gold actions on a fork each, the end state against the oracle's hash.
 
-    The actions are called as an agent's tools are, in an agent process. No model is called.
+    The actions are called as an agent's tools are, in an agent process. No model is called. Of a task that
+    does not match, what was expected is printed beside what was found. What alternatives.json has beside the
+    gold actions of a task is run on forks too, told apart, and accepted by the rules of --suite.
 
     Exit code: 0 all tasks match, 1 some do not, 2 usage, 3 a fault of ours, 130 interrupted.
     """

@@ -271,7 +271,7 @@ async def test_a_wrong_word_is_exit_2_with_the_right_one(
 async def test_a_fork_that_is_not_there_says_where_to_look_instead(launched: Launched) -> None:
     fork = launched.forks[launched.of[1]]
     for target, says in (
-        (fork[:-1] + "q", f"near: {fork}"),
+        (fork[:-1] + ("q" if fork[-1] != "q" else "z"), f"near: {fork}"),
         (f"{launched.run}/{launched.of[3]}", f"redteam diff {launched.run} {launched.of[3]}"),
         (launched.run, f"it is a run, so name a conversation, too: redteam diff {launched.run} CONVERSATION"),
     ):

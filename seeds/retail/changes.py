@@ -168,7 +168,7 @@ async def modify_pending_order_address(
     city: str,
     state: str,
     country: str,
-    zip: str,  # noqa: A002
+    zip: str,  # noqa: A002 - the benchmark names it so
 ) -> Document:
     """Change where a pending order is sent to.
 
@@ -347,7 +347,7 @@ async def modify_user_address(
     city: str,
     state: str,
     country: str,
-    zip: str,  # noqa: A002
+    zip: str,  # noqa: A002 - the benchmark names it so
 ) -> Document:
     """Change the default address of a customer. Orders that are under way keep theirs.
 

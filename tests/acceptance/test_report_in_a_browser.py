@@ -1,4 +1,7 @@
-"""The HTML report in a real browser: found, filtered, opened and followed, by eye, by key and by ear."""
+"""The HTML report in a real browser: found, filtered, opened and followed, by eye, by key and by ear.
+
+Long because all of it looks at one page of one gallery of conversations, in one browser for the whole module.
+"""
 
 from __future__ import annotations
 

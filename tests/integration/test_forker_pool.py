@@ -1,4 +1,7 @@
-"""A warm fork is handed out once and in line; a pool that cannot build says why, and recovers."""
+"""A warm fork is handed out once and in line; a pool that cannot build says why, and recovers.
+
+Long because a pool is one state machine: each step of it is cancelled, killed or tampered with in the middle.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The egress guard: real clients of every kind against real listeners that must never see a byte."""
+"""The egress guard: real clients of every kind against real listeners that must never see a byte.
+
+Long because each kind of client is a way out of its own, and one that is left out is a hole nobody looks at.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Real conversations come in as they were, or not at all."""
+"""Real conversations come in as they were, or not at all.
+
+Long because each format is refused in each way in which it can be cut short or out of order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`@external`: everything that can be marked, mocks with a memory, and faults that a case has them play."""
+"""`@external`: everything that can be marked, mocks with a memory, and faults that a case has them play.
+
+Long because it is one decorator for every kind of callable, sync and async, in production and in redteam.
+"""
 
 from __future__ import annotations
 

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["FORMATS", "Format", "History", "case_names", "read_history"]
+__all__ = ["Format", "History", "case_names", "read_history"]
 
 Format = Literal["otlp", "jsonl", "openai", "anthropic"]
-FORMATS: tuple[Format, ...] = ("otlp", "jsonl", "openai", "anthropic")
 
 _MAX_BYTES = 256 * 2**20
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -77,7 +76,7 @@ def read_history(path: Path, *, format: Format | None = None) -> History:  # noq
     return _history(known, found, {})
 
 
-def _history(format: Format, found: Sequence[Recorded | Degraded], other: Mapping[str, int]) -> History:  # noqa: A002
+def _history(format: Format, found: Sequence[Recorded | Degraded], other: Mapping[str, int]) -> History:  # noqa: A002 - as above
     return History(
         format=format,
         whole=tuple(one for one in found if isinstance(one, Recorded)),

@@ -93,7 +93,7 @@ class _Mocks:
         call["error"] = mock["error"]
         try:
             raised = Answer(name=name, arguments=arguments, error=mock["error"]).raised()
-        except Exception:
+        except Exception:  # whatever the agent's own exception raises when it is made; it goes on
             kind = mock["error"].partition(":")[0]
             self.error("mock", f"{name} has an error {kind!r}, of which the agent's code has no exception")
             raise
